@@ -1,0 +1,26 @@
+/* Files: read-only maps, whole-file writes. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+#include "base/err.h"
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    const uint8_t *data; /* non-NULL even for an empty file */
+    size_t size;
+} file_map;
+
+/* Maps a regular file read-only. Pages are shared with every process that maps the same file. */
+bool file_open_map(file_map *m, const char *path, err *e);
+void file_unmap(file_map *m);
+/* Drops the pages of data[0..n) from memory once they have been used (a hint). */
+void file_drop(const void *data, size_t n);
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+/* mkdir -p. */
+bool file_make_dirs(const char *path, err *e);
+/* Removes a file or a directory tree; an absent path is no error. */
+bool file_remove_tree(const char *path, err *e);
+/* Writes a whole file, mode 0644. Readers see the old content or the new, never a part. */
+bool file_write(const char *path, const void *data, size_t n, err *e);
+#endif

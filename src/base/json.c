@@ -1,0 +1,183 @@
+#include "base/json.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "base/str.h"
+#include <string.h>
+#include <yajl/yajl_parse.h>
+
+typedef struct {
+    arena *a;
+    const char *what;
+    err *e;
+    json *root;
+    json *open[JSON_MAX_DEPTH]; /* the containers that are open, outermost first */
+    json *last[JSON_MAX_DEPTH]; /* their last child so far */
+    int depth;
+    const char *key;
+    uint32_t key_len;
+} reader;
+
+static json *add(reader *r, json_kind kind) {
+    json *j = ARENA_NEW(r->a, json);
+    j->kind = kind;
+    if (!r->depth) {
+        r->root = j;
+        return j;
+    }
+    json *parent = r->open[r->depth - 1], *last = r->last[r->depth - 1];
+    if (parent->kind == JSON_OBJECT) {
+        j->key = r->key;
+        j->key_len = r->key_len;
+    }
+    if (last) last->next = j;
+    else parent->child = j;
+    r->last[r->depth - 1] = j;
+    parent->len++;
+    return j;
+}
+
+static int on_null(void *c) {
+    add(c, JSON_NULL);
+    return 1;
+}
+
+static int on_bool(void *c, int v) {
+    add(c, JSON_BOOL)->i = v;
+    return 1;
+}
+
+static int on_number(void *c, const char *s, size_t n) {
+    reader *r = c;
+    char *t = arena_strn(r->a, s, n);
+    json *j = add(r, JSON_REAL);
+    if (!strpbrk(t, ".eE") && str_to_int64(t, &j->i)) j->kind = JSON_INT;
+    return str_to_double(t, &j->d) || err_set(r->e, ERR_FORMAT, "%s: bad number %s", r->what, t);
+}
+
+static int on_string(void *c, const unsigned char *s, size_t n) {
+    reader *r = c;
+    json *j = add(r, JSON_STRING);
+    j->s = arena_strn(r->a, (const char *)s, n);
+    j->len = (uint32_t)n;
+    return 1;
+}
+
+static int on_key(void *c, const unsigned char *s, size_t n) {
+    reader *r = c;
+    r->key = arena_strn(r->a, (const char *)s, n);
+    r->key_len = (uint32_t)n;
+    return 1;
+}
+
+static int begin(reader *r, json_kind kind) {
+    json *j = add(r, kind);
+    if (r->depth == JSON_MAX_DEPTH)
+        return err_set(r->e, ERR_FORMAT, "%s: JSON nested deeper than %d levels", r->what, JSON_MAX_DEPTH);
+    r->open[r->depth] = j;
+    r->last[r->depth++] = NULL;
+    return 1;
+}
+
+static int on_object(void *c) { return begin(c, JSON_OBJECT); }
+static int on_array(void *c) { return begin(c, JSON_ARRAY); }
+
+static int on_array_end(void *c) {
+    ((reader *)c)->depth--;
+    return 1;
+}
+
+static int on_object_end(void *c) {
+    reader *r = c;
+    const json *o = r->open[--r->depth];
+    if (o->len < 2) return 1;
+    arena *tmp = arena_new();
+    map *seen = map_new(tmp, o->len);
+    int ok = 1;
+    JSON_EACH(m, o) {
+        if (ok && !map_add(seen, m->key, m->key_len, 0))
+            ok = err_set(r->e, ERR_FORMAT, "%s: duplicate key \"%s\"", r->what, m->key);
+    }
+    arena_free(tmp);
+    return ok;
+}
+
+static const yajl_callbacks callbacks = {
+    .yajl_null = on_null,           .yajl_boolean = on_bool,      .yajl_number = on_number,
+    .yajl_string = on_string,       .yajl_map_key = on_key,       .yajl_start_map = on_object,
+    .yajl_end_map = on_object_end,  .yajl_start_array = on_array, .yajl_end_array = on_array_end,
+};
+
+static void syntax_error(reader *r, yajl_handle h) {
+    unsigned char *m = yajl_get_error(h, 0, NULL, 0);
+    char line[200];
+    size_t n = 0;
+    for (const unsigned char *p = m; *p && n + 1 < sizeof line; p++)
+        if (*p != '\n') line[n++] = (char)*p;
+    line[n] = 0;
+    yajl_free_error(h, m);
+    err_set(r->e, ERR_FORMAT, "%s: not valid JSON near byte %zu: %s", r->what, yajl_get_bytes_consumed(h), line);
+}
+
+const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e) {
+    reader r = {.a = a, .what = what, .e = e};
+    if (n > UINT32_MAX / 2) {
+        err_set(e, ERR_LIMIT, "%s: JSON text of %zu bytes is too large", what, n);
+        return NULL;
+    }
+    yajl_handle h = yajl_alloc(&callbacks, NULL, &r);
+    if (!h) mem_die(0);
+    yajl_status s = yajl_parse(h, text, n);
+    if (s == yajl_status_ok) s = yajl_complete_parse(h);
+    if (s != yajl_status_ok && e->code == ERR_NONE) syntax_error(&r, h);
+    yajl_free(h);
+    if (e->code == ERR_NONE && !r.root) err_set(e, ERR_FORMAT, "%s: empty, expected JSON", what);
+    return e->code == ERR_NONE ? r.root : NULL;
+}
+
+const json *json_parse_file(arena *a, const char *path, err *e) {
+    file_map m;
+    if (!file_open_map(&m, path, e)) return NULL;
+    const json *j = json_parse(a, path, m.data, m.size, e);
+    file_unmap(&m);
+    return j;
+}
+
+const json *json_get(const json *o, const char *key) {
+    if (!o || o->kind != JSON_OBJECT) return NULL;
+    size_t n = strlen(key);
+    JSON_EACH(m, o) {
+        if (m->key_len == n && !memcmp(m->key, key, n)) return m;
+    }
+    return NULL;
+}
+
+const json *json_get_kind(const json *o, const char *key, json_kind kind) {
+    const json *m = json_get(o, key);
+    return m && m->kind == kind ? m : NULL;
+}
+
+int64_t json_int(const json *o, const char *key, int64_t fallback) {
+    const json *m = json_get(o, key);
+    if (m && m->kind == JSON_REAL && m->d == (double)(int64_t)m->d) return (int64_t)m->d;
+    return m && m->kind == JSON_INT ? m->i : fallback;
+}
+
+double json_double(const json *o, const char *key, double fallback) {
+    const json *m = json_get(o, key);
+    return m && (m->kind == JSON_INT || m->kind == JSON_REAL) ? m->d : fallback;
+}
+
+bool json_bool(const json *o, const char *key, bool fallback) {
+    const json *m = json_get(o, key);
+    return m && m->kind == JSON_BOOL ? m->i != 0 : fallback;
+}
+
+const char *json_str(const json *o, const char *key, const char *fallback) {
+    const json *m = json_get(o, key);
+    return m && m->kind == JSON_STRING ? m->s : fallback;
+}
+
+const char *json_kind_name(json_kind k) {
+    static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+    return names[k];
+}

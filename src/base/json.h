@@ -1,0 +1,40 @@
+/* JSON documents: read over the yajl library into a flat tree in an arena. Strict: UTF-8, no duplicate keys, no
+ * trailing text, at most JSON_MAX_DEPTH levels. Strings may hold NUL (use len). */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+#include "base/arena.h"
+#include "base/err.h"
+
+#define JSON_MAX_DEPTH 200
+
+typedef enum { JSON_NULL, JSON_BOOL, JSON_INT, JSON_REAL, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
+
+typedef struct json {
+    json_kind kind;
+    uint32_t len;            /* string: bytes; array, object: children */
+    const char *s;           /* string: the bytes, NUL-terminated */
+    int64_t i;               /* JSON_INT, JSON_BOOL (0, 1) */
+    double d;                /* JSON_INT and JSON_REAL */
+    const char *key;         /* in an object: this member's key, NUL-terminated */
+    uint32_t key_len;
+    const struct json *child, *next; /* first child; next sibling */
+} json;
+
+/* what names the text in errors (a file path). The result lives in a and does not point into text. */
+const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e);
+/* Maps, parses and unmaps a file. */
+const json *json_parse_file(arena *a, const char *path, err *e);
+/* Member of an object; NULL when absent, or when o is NULL or not an object. */
+const json *json_get(const json *o, const char *key);
+/* As json_get, and NULL too when the member is null or of another kind. */
+const json *json_get_kind(const json *o, const char *key, json_kind kind);
+/* With a default when the member is absent or null; a member of another kind is also the default: callers that
+ * must refuse it check with json_get(). */
+int64_t json_int(const json *o, const char *key, int64_t fallback);
+double json_double(const json *o, const char *key, double fallback);
+bool json_bool(const json *o, const char *key, bool fallback);
+const char *json_str(const json *o, const char *key, const char *fallback);
+const char *json_kind_name(json_kind k);
+
+#define JSON_EACH(c, parent) for (const json *c = (parent) ? (parent)->child : NULL; c; c = c->next)
+#endif

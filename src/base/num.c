@@ -1,0 +1,60 @@
+#include "base/num.h"
+#include <math.h>
+
+float num_e4m3_f32(uint8_t b) {
+    int e = b >> 3 & 15, m = b & 7;
+    float v = e == 15 && m == 7 ? NAN : e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9);
+    return b & 0x80 ? -v : v;
+}
+
+float num_e5m2_f32(uint8_t b) {
+    return num_f16_f32((uint16_t)(b << 8));
+}
+
+void num_f16_to_f32(float *out, const void *in, size_t n) {
+    const uint8_t *p = in;
+    for (size_t i = 0; i < n; i++) out[i] = num_f16_f32(num_get16(p + 2 * i));
+}
+
+void num_bf16_to_f32(float *out, const void *in, size_t n) {
+    const uint8_t *p = in;
+    for (size_t i = 0; i < n; i++) out[i] = num_bf16_f32(num_get16(p + 2 * i));
+}
+
+void num_f32_to_f16(void *out, const float *in, size_t n) {
+    uint8_t *p = out;
+    for (size_t i = 0; i < n; i++) num_put16(p + 2 * i, num_f32_f16(in[i]));
+}
+
+void num_round_f16_all(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = num_round_f16(x[i]);
+}
+
+void num_unpack(uint8_t *out, const uint8_t *in, size_t first, size_t n, unsigned bits) {
+    unsigned mask = (1u << bits) - 1;
+    if (bits == 8) {
+        memcpy(out, in + first, n);
+        return;
+    }
+    uint64_t bit = (uint64_t)first * bits;
+    for (size_t i = 0; i < n; i++, bit += bits) {
+        const uint8_t *p = in + bit / 8;
+        unsigned shift = bit % 8, v = p[0] >> shift;
+        if (shift + bits > 8) v |= (unsigned)p[1] << (8 - shift);
+        out[i] = (uint8_t)(v & mask);
+    }
+}
+
+void num_pack(uint8_t *out, const uint8_t *in, size_t n, unsigned bits) {
+    unsigned acc = 0, have = 0;
+    for (size_t i = 0; i < n; i++) {
+        acc |= (unsigned)(in[i] & ((1u << bits) - 1)) << have;
+        have += bits;
+        while (have >= 8) {
+            *out++ = (uint8_t)acc;
+            acc >>= 8;
+            have -= 8;
+        }
+    }
+    if (have) *out = (uint8_t)acc;
+}

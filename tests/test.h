@@ -1,0 +1,29 @@
+/* What every cmocka test file includes. */
+#ifndef TEST_H
+#define TEST_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka needs the headers above */
+#include <cmocka.h>
+
+/* Path below the shared cases; the test is skipped, and says why, when they are not there. */
+static inline const char *test_case_path(const char *below) {
+    static char path[4][1024];
+    static int turn;
+    const char *root = getenv("MILLET_CASES");
+    char *p = path[turn++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", root ? root : "../shared/cases", below);
+    FILE *f = fopen(p, "r");
+    if (!f) {
+        printf("skipped: %s is not there (set MILLET_CASES)\n", p);
+        skip();
+    }
+    fclose(f);
+    return p;
+}
+#endif
