@@ -1,0 +1,13 @@
+/* The rules of the format (facts: MIL.proto, coremltools' loader, Core ML's known refusals). */
+#ifndef IR_VERIFY_H
+#define IR_VERIFY_H
+#include "ir/program.h"
+
+/* Called for every violation; return false to stop early. rule is a stable short name ("rank", "reserved-word", ...). */
+typedef bool ir_report_fn(void *ctx, const char *rule, const char *message);
+
+/* Checks the whole program; returns true when there was no violation. Messages name function, op and value.
+ * report may be NULL; then only the first violation is kept, in e (ERR_INVALID, "rule: message"). */
+bool ir_verify(const ir_program *p, ir_report_fn *report, void *ctx, err *e);
+bool ir_identifier_ok(const char *name, const char **why); /* MIL identifier and not a reserved word */
+#endif
