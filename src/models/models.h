@@ -1,0 +1,46 @@
+/* From a checkpoint to the program that computes it. A family is known here only: one file a family over shared blocks. */
+#ifndef MODELS_MODELS_H
+#define MODELS_MODELS_H
+#include "checkpoint/checkpoint.h"
+#include "ir/build.h"
+
+typedef enum { PRESET_CHUNKS, PRESET_SINGLE } models_preset;
+typedef enum { PRECISION_MIXED, PRECISION_FLOAT16, PRECISION_FLOAT32 } models_precision;
+
+typedef struct {
+    models_preset preset;
+    models_precision precision;
+    bool split_state;  /* recurrent state as value + remainder (always on in float32, where every state is split) */
+    int64_t context;   /* static KV cache length (chunks), upper bound of K (single) */
+    int64_t top_k;     /* single: 0 = logits */
+} models_options;
+
+/* One flexible dimension of an input, for the description. */
+typedef struct {
+    const char *input;
+    int dim;
+    int64_t lower, upper, fallback; /* fallback: the default shape's size */
+} models_range;
+
+/* What became of the checkpoint's tensors. */
+typedef struct {
+    const char *tensor, *what; /* what: "skipped: MTP", "kept fp32: 3 values overflow fp16", "12 values vanish in fp16" */
+} models_note;
+
+typedef struct {
+    ir_program *program;          /* function "main"; constants are borrowed from the checkpoint or fill jobs over it */
+    const models_range *range;
+    size_t n_range;
+    const models_note *note;
+    size_t n_note;
+    const char *const *user;      /* metadata pairs: key, value, key, value, ... */
+    size_t n_user;
+    const st_tensor *embedding;   /* chunks: the tensor behind the host table; NULL for single */
+    const char *input_dtype;      /* chunks: dtype of the hidden input, "fp16" or "fp32" */
+} models_graph;
+
+bool models_has_preset(const ckpt_config *c, models_preset preset, const char **why_not);
+models_preset models_default_preset(const ckpt_config *c);
+/* Builds the graph in a. The checkpoint must stay open until the program has been written. */
+bool models_build(models_graph *g, arena *a, const checkpoint *c, const models_options *o, err *e);
+#endif
