@@ -1,6 +1,7 @@
 /* Bump arena: memory that lives as long as a phase (a program, a request). Nothing in it is freed one by one.
- * Small bookkeeping allocations can't fail: when the system has no memory left, mem_die() ends the process with
- * one line. Memory whose size comes from input (tensors, states) is taken with mem_try() and reported as an error. */
+ * Small bookkeeping allocations can't fail: when the system has no memory left, mem_die() ends the process
+ * with one line. Memory whose size comes from input (tensors, states) is taken with mem_try() and reported as
+ * an error. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 #include <stdarg.h>

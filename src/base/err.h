@@ -1,6 +1,7 @@
 /* Error values. A function that can fail returns bool (or NULL) and takes an err *e as its last argument.
  * The first error wins: a later err_set() on a set error is ignored, so clean-up code can't hide the cause.
- * A message is one line that names the place (file, function, op, tensor or byte offset) and what was expected. */
+ * A message is one line that names the place (file, function, op, tensor or byte offset) and what was
+ * expected. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 #include <stdbool.h>

@@ -25,8 +25,10 @@ bool file_open_map(file_map *m, const char *path, err *e) {
         ok = err_set(e, ERR_IO, "%s: not a regular file", path);
     } else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) ok = err_errno(e, "%s: can't map %lld bytes", path, (long long)st.st_size);
-        else *m = (file_map){p, (size_t)st.st_size};
+        if (p == MAP_FAILED)
+            ok = err_errno(e, "%s: can't map %lld bytes", path, (long long)st.st_size);
+        else
+            *m = (file_map){p, (size_t)st.st_size};
     }
     close(fd);
     return ok;

@@ -29,8 +29,10 @@ static json *add(reader *r, json_kind kind) {
         j->key = r->key;
         j->key_len = r->key_len;
     }
-    if (last) last->next = j;
-    else parent->child = j;
+    if (last)
+        last->next = j;
+    else
+        parent->child = j;
     r->last[r->depth - 1] = j;
     parent->len++;
     return j;
@@ -54,8 +56,15 @@ static int on_number(void *c, const char *s, size_t n) {
     return str_to_double(t, &j->d) || err_set(r->e, ERR_FORMAT, "%s: bad number %s", r->what, t);
 }
 
+/* yajl lets overlong forms and surrogates through. */
+static bool check_utf8(reader *r, const unsigned char *s, size_t n) {
+    return utf8_valid((const char *)s, n) == n ||
+           err_set(r->e, ERR_FORMAT, "%s: a string is not UTF-8", r->what);
+}
+
 static int on_string(void *c, const unsigned char *s, size_t n) {
     reader *r = c;
+    if (!check_utf8(r, s, n)) return 0;
     json *j = add(r, JSON_STRING);
     j->s = arena_strn(r->a, (const char *)s, n);
     j->len = (uint32_t)n;
@@ -64,6 +73,7 @@ static int on_string(void *c, const unsigned char *s, size_t n) {
 
 static int on_key(void *c, const unsigned char *s, size_t n) {
     reader *r = c;
+    if (!check_utf8(r, s, n)) return 0;
     r->key = arena_strn(r->a, (const char *)s, n);
     r->key_len = (uint32_t)n;
     return 1;
@@ -78,8 +88,12 @@ static int begin(reader *r, json_kind kind) {
     return 1;
 }
 
-static int on_object(void *c) { return begin(c, JSON_OBJECT); }
-static int on_array(void *c) { return begin(c, JSON_ARRAY); }
+static int on_object(void *c) {
+    return begin(c, JSON_OBJECT);
+}
+static int on_array(void *c) {
+    return begin(c, JSON_ARRAY);
+}
 
 static int on_array_end(void *c) {
     ((reader *)c)->depth--;
@@ -102,9 +116,15 @@ static int on_object_end(void *c) {
 }
 
 static const yajl_callbacks callbacks = {
-    .yajl_null = on_null,           .yajl_boolean = on_bool,      .yajl_number = on_number,
-    .yajl_string = on_string,       .yajl_map_key = on_key,       .yajl_start_map = on_object,
-    .yajl_end_map = on_object_end,  .yajl_start_array = on_array, .yajl_end_array = on_array_end,
+    .yajl_null = on_null,
+    .yajl_boolean = on_bool,
+    .yajl_number = on_number,
+    .yajl_string = on_string,
+    .yajl_map_key = on_key,
+    .yajl_start_map = on_object,
+    .yajl_end_map = on_object_end,
+    .yajl_start_array = on_array,
+    .yajl_end_array = on_array_end,
 };
 
 static void syntax_error(reader *r, yajl_handle h) {
@@ -115,7 +135,8 @@ static void syntax_error(reader *r, yajl_handle h) {
         if (*p != '\n') line[n++] = (char)*p;
     line[n] = 0;
     yajl_free_error(h, m);
-    err_set(r->e, ERR_FORMAT, "%s: not valid JSON near byte %zu: %s", r->what, yajl_get_bytes_consumed(h), line);
+    err_set(r->e, ERR_FORMAT, "%s: not valid JSON near byte %zu: %s", r->what, yajl_get_bytes_consumed(h),
+            line);
 }
 
 const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e) {

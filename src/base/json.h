@@ -1,5 +1,5 @@
-/* JSON documents: read over the yajl library into a flat tree in an arena. Strict: UTF-8, no duplicate keys, no
- * trailing text, at most JSON_MAX_DEPTH levels. Strings may hold NUL (use len). */
+/* JSON documents: read over the yajl library into a flat tree in an arena. Strict: UTF-8, no duplicate keys,
+ * no trailing text, at most JSON_MAX_DEPTH levels. Strings may hold NUL (use len). */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 #include "base/arena.h"
@@ -11,11 +11,11 @@ typedef enum { JSON_NULL, JSON_BOOL, JSON_INT, JSON_REAL, JSON_STRING, JSON_ARRA
 
 typedef struct json {
     json_kind kind;
-    uint32_t len;            /* string: bytes; array, object: children */
-    const char *s;           /* string: the bytes, NUL-terminated */
-    int64_t i;               /* JSON_INT, JSON_BOOL (0, 1) */
-    double d;                /* JSON_INT and JSON_REAL */
-    const char *key;         /* in an object: this member's key, NUL-terminated */
+    uint32_t len;    /* string: bytes; array, object: children */
+    const char *s;   /* string: the bytes, NUL-terminated */
+    int64_t i;       /* JSON_INT, JSON_BOOL (0, 1) */
+    double d;        /* JSON_INT and JSON_REAL */
+    const char *key; /* in an object: this member's key, NUL-terminated */
     uint32_t key_len;
     const struct json *child, *next; /* first child; next sibling */
 } json;
@@ -28,8 +28,8 @@ const json *json_parse_file(arena *a, const char *path, err *e);
 const json *json_get(const json *o, const char *key);
 /* As json_get, and NULL too when the member is null or of another kind. */
 const json *json_get_kind(const json *o, const char *key, json_kind kind);
-/* With a default when the member is absent or null; a member of another kind is also the default: callers that
- * must refuse it check with json_get(). */
+/* With a default when the member is absent or null; a member of another kind is also the default: callers
+ * that must refuse it check with json_get(). */
 int64_t json_int(const json *o, const char *key, int64_t fallback);
 double json_double(const json *o, const char *key, double fallback);
 bool json_bool(const json *o, const char *key, bool fallback);

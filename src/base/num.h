@@ -1,4 +1,5 @@
-/* Number formats: fp16 and bf16 <-> fp32 (round to nearest even, exact on every machine), codes of 1..8 bits. */
+/* Number formats: fp16 and bf16 <-> fp32 (round to nearest even, exact on every machine), codes of 1..8 bits.
+ */
 #ifndef BASE_NUM_H
 #define BASE_NUM_H
 #include <stddef.h>
@@ -39,7 +40,9 @@ static inline uint16_t num_f32_f16(float f) {
     return (uint16_t)(sign | ((a + 0xC8000FFFu + odd) >> 13));
 }
 
-static inline float num_bf16_f32(uint16_t h) { return num_bits_f32((uint32_t)h << 16); }
+static inline float num_bf16_f32(uint16_t h) {
+    return num_bits_f32((uint32_t)h << 16);
+}
 
 static inline uint16_t num_f32_bf16(float f) {
     uint32_t u = num_f32_bits(f);
@@ -48,19 +51,24 @@ static inline uint16_t num_f32_bf16(float f) {
 }
 
 /* The value of f once stored as fp16. */
-static inline float num_round_f16(float f) { return num_f16_f32(num_f32_f16(f)); }
+static inline float num_round_f16(float f) {
+    return num_f16_f32(num_f32_f16(f));
+}
 
 float num_e4m3_f32(uint8_t b); /* FP8 E4M3FN: no infinities, NaN = 0x7F and 0xFF */
 float num_e5m2_f32(uint8_t b);
 
-void num_f16_to_f32(float *out, const void *in, size_t n);  /* in: n unaligned halves */
+void num_f16_to_f32(float *out, const void *in, size_t n); /* in: n unaligned halves */
 void num_bf16_to_f32(float *out, const void *in, size_t n);
 void num_f32_to_f16(void *out, const float *in, size_t n);
 void num_round_f16_all(float *x, size_t n);
 
-/* Codes of `bits` (1..8) as one little-endian bit stream, least significant bit first, no per-row alignment: element i
- * holds bits [i*bits, (i+1)*bits) (the layout of weight.bin). Unpacked unsigned codes are 0..2^bits-1, one byte each. */
-static inline size_t num_packed_size(size_t n, unsigned bits) { return (n * bits + 7) / 8; }
+/* Codes of `bits` (1..8) as one little-endian bit stream, least significant bit first, no per-row alignment:
+ * element i holds bits [i*bits, (i+1)*bits) (the layout of weight.bin). Unpacked unsigned codes are
+ * 0..2^bits-1, one byte each. */
+static inline size_t num_packed_size(size_t n, unsigned bits) {
+    return (n * bits + 7) / 8;
+}
 void num_unpack(uint8_t *out, const uint8_t *in, size_t first, size_t n, unsigned bits);
 /* Writes num_packed_size(n, bits) bytes; spare bits of the last byte are 0. */
 void num_pack(uint8_t *out, const uint8_t *in, size_t n, unsigned bits);

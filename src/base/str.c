@@ -145,8 +145,9 @@ void str_json_double(str *b, double v) {
     locale_t old = uselocale(c_locale);
     char t[40];
     double back = 0;
-    for (int digits = 6; digits <= 17; digits += digits == 6 ? 3 : digits == 9 ? 6 : 2) {
-        snprintf(t, sizeof t, "%.*g", digits, v);
+    static const int digits[] = {6, 9, 15, 16, 17};
+    for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
+        snprintf(t, sizeof t, "%.*g", digits[i], v);
         if (str_to_double(t, &back) && back == v) break;
     }
     uselocale(old);

@@ -1,4 +1,5 @@
-/* Growable byte string. Zero-initialise, free with str_free(). s is NUL-terminated once anything was added. */
+/* Growable byte string. Zero-initialise, free with str_free(). s is NUL-terminated once anything was added.
+ */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 #include <stdarg.h>
@@ -20,9 +21,11 @@ void str_printf(str *b, const char *fmt, ...) __attribute__((format(printf, 2, 3
 /* The text, "" when nothing was added. */
 const char *str_get(const str *b);
 
-/* JSON output. Strings must be UTF-8; ill-formed bytes come out as U+FFFD. Numbers never depend on the locale. */
+/* JSON output. Strings must be UTF-8; ill-formed bytes come out as U+FFFD. Numbers never depend on the
+ * locale. */
 void str_json_string(str *b, const char *s, size_t n);
-void str_json_double(str *b, double v); /* shortest text that reads back the same; NaN and infinities as null */
+void str_json_double(str *b,
+                     double v); /* shortest text that reads back the same; NaN and infinities as null */
 
 /* Locale-independent strtod over the whole of s; false when s is not a number. */
 bool str_to_double(const char *s, double *v);

@@ -1,5 +1,5 @@
-/* Protobuf wire format. Reading: a cursor over borrowed bytes. Writing: back to front into one buffer, so that every
- * length is known when its prefix is written and nothing is measured twice.
+/* Protobuf wire format. Reading: a cursor over borrowed bytes. Writing: back to front into one buffer, so
+ * that every length is known when its prefix is written and nothing is measured twice.
  *
  *   wire_in in = wire_open(data, n);
  *   while (wire_next(&in)) switch (in.field) {
@@ -22,11 +22,11 @@ typedef struct {
     const uint8_t *base;    /* start of the outermost message: offsets in errors count from here */
     uint32_t field;
     uint8_t type;
-    uint64_t number;        /* VARINT, FIXED32, FIXED64 */
-    const uint8_t *bytes;   /* BYTES */
+    uint64_t number;      /* VARINT, FIXED32, FIXED64 */
+    const uint8_t *bytes; /* BYTES */
     size_t len;
     int depth;
-    bool bad;               /* malformed: wire_next() returned false early */
+    bool bad; /* malformed: wire_next() returned false early */
     size_t bad_at;
 } wire_in;
 

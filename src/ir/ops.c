@@ -33,8 +33,8 @@ static ir_operand operand_by_name(const char *s, size_t n) {
 
 static uint32_t dtype_mask(const char **s) {
     static const char letters[] = "hfibscCwWun12346";
-    static const uint8_t dtypes[] = {DT_FP16,  DT_FP32,  DT_INT32, DT_BOOL,   DT_STRING, DT_INT8,
-                                     DT_UINT8, DT_INT16, DT_UINT16, DT_UINT32, DT_INT4,  DT_UINT1,
+    static const uint8_t dtypes[] = {DT_FP16,  DT_FP32,  DT_INT32,  DT_BOOL,   DT_STRING, DT_INT8,
+                                     DT_UINT8, DT_INT16, DT_UINT16, DT_UINT32, DT_INT4,   DT_UINT1,
                                      DT_UINT2, DT_UINT3, DT_UINT4,  DT_UINT6};
     uint32_t mask = 0;
     const char *at;
@@ -53,10 +53,14 @@ static void parse_slot(ir_slot *slot, const char **s) {
     slot->name = operand_by_name(*s, n);
     *s += n;
     for (;; ++*s) {
-        if (**s == '*') slot->variadic = true;
-        else if (**s == '!') slot->is_const = true;
-        else if (**s == '?') slot->optional = true;
-        else break;
+        if (**s == '*')
+            slot->variadic = true;
+        else if (**s == '!')
+            slot->is_const = true;
+        else if (**s == '?')
+            slot->optional = true;
+        else
+            break;
     }
     if (**s == '@') ++*s, slot->since = number(s);
     for (int i = 0; **s == ':' || **s == '/'; i++) {

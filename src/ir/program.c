@@ -128,8 +128,14 @@ bool ir_const_number(const ir_const *c, uint64_t i, double *v) {
     case DT_INT64: *v = (double)(int64_t)num_get64(p); return true;
     case DT_UINT64: *v = (double)num_get64(p); return true;
     case DT_INT4: *v = num_sign_extend(code, 4); return true;
-    case DT_UINT1: case DT_UINT2: case DT_UINT3: case DT_UINT4: case DT_UINT6: *v = code; return true;
-    case DT_NONE: case DT_STRING: case DT_COUNT: break;
+    case DT_UINT1:
+    case DT_UINT2:
+    case DT_UINT3:
+    case DT_UINT4:
+    case DT_UINT6: *v = code; return true;
+    case DT_NONE:
+    case DT_STRING:
+    case DT_COUNT: break;
     }
     return false;
 }
@@ -150,7 +156,8 @@ const int64_t *ir_const_ints(arena *a, const ir_const *c, size_t *n) {
 }
 
 const char *ir_const_text(const ir_const *c) {
-    if (c->type.kind != IR_TENSOR || c->type.dtype != DT_STRING || ir_type_count(&c->type) != 1 || !c->data) return NULL;
+    if (c->type.kind != IR_TENSOR || c->type.dtype != DT_STRING || ir_type_count(&c->type) != 1 || !c->data)
+        return NULL;
     return ((const ir_string *)c->data)->s;
 }
 

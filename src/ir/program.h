@@ -1,10 +1,10 @@
-/* The program: functions of blocks of ops over values. It mirrors an ML Program one to one, so that reading and writing
- * lose nothing; the executor works on the same structures.
+/* The program: functions of blocks of ops over values. It mirrors an ML Program one to one, so that reading
+ * and writing lose nothing; the executor works on the same structures.
  *
- * Everything lives in the program's arena. Values, ops and blocks are referred to by pointer; every value of a function
- * also has a dense number (id) for side tables. SSA: a value is defined once (by an op, as a function or block input, or
- * as a literal) and never changes; states keep value semantics through read_state and write_state.
- * Attributes of an op are ordinary operands that are constant: slots are the attributes. */
+ * Everything lives in the program's arena. Values, ops and blocks are referred to by pointer; every value of
+ * a function also has a dense number (id) for side tables. SSA: a value is defined once (by an op, as a
+ * function or block input, or as a literal) and never changes; states keep value semantics through read_state
+ * and write_state. Attributes of an op are ordinary operands that are constant: slots are the attributes. */
 #ifndef IR_PROGRAM_H
 #define IR_PROGRAM_H
 #include "base/err.h"
@@ -12,8 +12,8 @@
 
 typedef struct ir_op ir_op;
 
-/* Makes elements [first, first + n) of a constant: writes their packed bytes to dst (first and n are multiples of 64
- * except at the end). Called for ascending, adjoining ranges; may be called again from 0. */
+/* Makes elements [first, first + n) of a constant: writes their packed bytes to dst (first and n are
+ * multiples of 64 except at the end). Called for ascending, adjoining ranges; may be called again from 0. */
 typedef bool ir_fill_fn(const void *ctx, uint64_t first, uint64_t n, void *dst, err *e);
 
 typedef struct {
@@ -21,24 +21,27 @@ typedef struct {
     size_t len;
 } ir_string;
 
-/* A constant's bytes: row-major, packed as in weight.bin (sub-byte types are one LSB-first bit stream). Exactly one of
- * data and fill is set, except for zero elements. Functions that use the same ir_const share its bytes in the file. */
+/* A constant's bytes: row-major, packed as in weight.bin (sub-byte types are one LSB-first bit stream).
+ * Exactly one of data and fill is set, except for zero elements. Functions that use the same ir_const share
+ * its bytes in the file. */
 typedef struct ir_const {
-    ir_type type;          /* dims known. IR_OPAQUE: data is the serialized protobuf Value */
-    const void *data;      /* borrowed from a mapped file or the arena. DT_STRING: ir_string[count] */
-    size_t bytes;          /* size of data (ir_type_bytes(); DT_STRING: count * sizeof(ir_string)) */
-    ir_fill_fn *fill;      /* or: how to make the bytes when they are written */
+    ir_type type;     /* dims known. IR_OPAQUE: data is the serialized protobuf Value */
+    const void *data; /* borrowed from a mapped file or the arena. DT_STRING: ir_string[count] */
+    size_t bytes;     /* size of data (ir_type_bytes(); DT_STRING: count * sizeof(ir_string)) */
+    ir_fill_fn *fill; /* or: how to make the bytes when they are written */
     const void *fill_ctx;
-    const char *blob_file; /* where it was read from: "weights/weight.bin" below @model_path; NULL: an immediate value */
+    const char *blob_file; /* where it was read from: "weights/weight.bin" below @model_path; NULL: an
+                              immediate value */
     uint64_t blob_offset;  /* of the record's metadata */
     bool in_blob;          /* keep (reader) or put (builder) it in the weight file */
 } ir_const;
 
 /* How a value appears where it is used as an operand. */
 typedef enum {
-    IR_BY_NAME,      /* the output of an op or an input */
-    IR_BY_LITERAL,   /* a constant written in place, among the op's inputs */
-    IR_BY_ATTRIBUTE  /* a constant written in place, among the op's attributes (constexpr ops before CoreML8) */
+    IR_BY_NAME,     /* the output of an op or an input */
+    IR_BY_LITERAL,  /* a constant written in place, among the op's inputs */
+    IR_BY_ATTRIBUTE /* a constant written in place, among the op's attributes (constexpr ops before CoreML8)
+                     */
 } ir_binding;
 
 typedef struct {
@@ -73,8 +76,8 @@ struct ir_op {
 
 typedef struct {
     const char *name;
-    int spec;          /* opset as specification version: CoreML8 is 9 */
-    ir_value **in;     /* inputs first, then states (type.kind == IR_STATE) */
+    int spec;      /* opset as specification version: CoreML8 is 9 */
+    ir_value **in; /* inputs first, then states (type.kind == IR_STATE) */
     size_t n_in, cap_in;
     ir_block body;
     uint32_t n_values; /* ids are 0 .. n_values-1 */
@@ -121,6 +124,6 @@ const int64_t *ir_const_ints(arena *a, const ir_const *c, size_t *n);
 /* Scalar string, NULL when c is not one. */
 const char *ir_const_text(const ir_const *c);
 
-const char *ir_opset_name(int spec);        /* "CoreML8" for 9; NULL when out of range */
-int ir_opset_spec(const char *opset);       /* 9 for "CoreML8"; 0 when unknown */
+const char *ir_opset_name(int spec);  /* "CoreML8" for 9; NULL when out of range */
+int ir_opset_spec(const char *opset); /* 9 for "CoreML8"; 0 when unknown */
 #endif

@@ -6,10 +6,9 @@
 static const struct {
     const char *name;
     uint8_t bits, cls;
-} dtypes[DT_COUNT] = {
-    [DT_NONE] = {"none", 0, DTC_NONE},
+} dtypes[DT_COUNT] = {[DT_NONE] = {"none", 0, DTC_NONE},
 #define X(e, name, bits, cls) [e] = {name, bits, DTC_##cls},
-    IR_DTYPES(X)
+                      IR_DTYPES(X)
 #undef X
 };
 
@@ -45,7 +44,8 @@ bool ir_type_equal(const ir_type *a, const ir_type *b) {
 bool ir_type_compatible(const ir_type *a, const ir_type *b) {
     if (a->kind != b->kind || a->dtype != b->dtype || a->rank != b->rank) return false;
     for (int i = 0; i < a->rank; i++)
-        if (a->dim[i] != b->dim[i] && a->dim[i] != IR_DIM_UNKNOWN && b->dim[i] != IR_DIM_UNKNOWN) return false;
+        if (a->dim[i] != b->dim[i] && a->dim[i] != IR_DIM_UNKNOWN && b->dim[i] != IR_DIM_UNKNOWN)
+            return false;
     return true;
 }
 
@@ -60,9 +60,12 @@ int64_t ir_type_count(const ir_type *t) {
     bool zero = false;
     for (int i = 0; i < t->rank; i++) {
         if (t->dim[i] < 0) return -1;
-        if (t->dim[i] == 0) zero = true;
-        else if (n > (INT64_C(1) << 62) / t->dim[i]) return -1;
-        else n *= t->dim[i];
+        if (t->dim[i] == 0)
+            zero = true;
+        else if (n > (INT64_C(1) << 62) / t->dim[i])
+            return -1;
+        else
+            n *= t->dim[i];
     }
     return zero ? 0 : n;
 }
@@ -81,8 +84,10 @@ const char *ir_type_text(arena *a, const ir_type *t) {
     str_addc(&s, '[');
     for (int i = 0; i < t->rank; i++) {
         if (i) str_addc(&s, ',');
-        if (t->dim[i] == IR_DIM_UNKNOWN) str_addc(&s, '?');
-        else str_printf(&s, "%" PRId64, t->dim[i]);
+        if (t->dim[i] == IR_DIM_UNKNOWN)
+            str_addc(&s, '?');
+        else
+            str_printf(&s, "%" PRId64, t->dim[i]);
     }
     str_addc(&s, ']');
     if (t->kind == IR_STATE) str_addc(&s, '>');

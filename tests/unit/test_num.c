@@ -1,5 +1,5 @@
-#include "test.h"
 #include "base/num.h"
+#include "test.h"
 #include <math.h>
 
 /* IEEE 754 binary16, from the definition: sign, 5 exponent bits, 10 fraction bits. */
