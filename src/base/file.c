@@ -95,16 +95,40 @@ static bool write_all(int fd, const void *data, size_t n) {
     return true;
 }
 
+bool file_out_begin(file_out *o, const char *path, err *e) {
+    *o = (file_out){.fd = -1, .path = path};
+    struct stat st;
+    size_t len = strlen(path) + 1;
+    /* a device or a pipe is written to, never replaced */
+    if (stat(path, &st) || S_ISREG(st.st_mode)) {
+        o->staged = mem_alloc(len + 32);
+        snprintf(o->staged, len + 32, "%s.tmp%ld", path, (long)getpid());
+    }
+    o->fd = open(o->staged ? o->staged : path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (o->fd >= 0) return true;
+    err_errno(e, "%s: can't write", path);
+    free(o->staged);
+    o->staged = NULL;
+    return false;
+}
+
+bool file_out_write(file_out *o, const void *data, size_t n, err *e) {
+    return write_all(o->fd, data, n) || err_errno(e, "%s: can't write", o->path);
+}
+
+bool file_out_end(file_out *o, bool keep, err *e) {
+    bool ok = true;
+    if (o->fd < 0) return keep;
+    if (keep && o->staged && fsync(o->fd)) ok = err_errno(e, "%s: can't write", o->path);
+    if (close(o->fd) && keep && ok) ok = err_errno(e, "%s: can't write", o->path);
+    if (keep && ok && o->staged && rename(o->staged, o->path)) ok = err_errno(e, "%s: can't write", o->path);
+    if (o->staged && !(keep && ok)) unlink(o->staged);
+    free(o->staged);
+    *o = (file_out){.fd = -1};
+    return ok && keep;
+}
+
 bool file_write(const char *path, const void *data, size_t n, err *e) {
-    size_t len = strlen(path);
-    char *tmp = mem_alloc(len + 32);
-    snprintf(tmp, len + 32, "%s.tmp%ld", path, (long)getpid());
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool ok = fd >= 0 || err_errno(e, "%s: can't write", path);
-    if (ok && (!write_all(fd, data, n) || fsync(fd))) ok = err_errno(e, "%s: can't write", path);
-    if (fd >= 0 && close(fd) && ok) ok = err_errno(e, "%s: can't write", path);
-    if (ok && rename(tmp, path)) ok = err_errno(e, "%s: can't write", path);
-    if (!ok && fd >= 0) unlink(tmp);
-    free(tmp);
-    return ok;
+    file_out o;
+    return file_out_begin(&o, path, e) && file_out_end(&o, file_out_write(&o, data, n, e), e);
 }

@@ -1,0 +1,82 @@
+#define _GNU_SOURCE
+#include "base/file.h"
+#include "test.h"
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/millet-file-XXXXXX";
+
+static const char *in_dir(const char *name) {
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void pieces_become_one_file(void **state) {
+    (void)state;
+    err e = {0};
+    file_out o;
+    assert_true(file_write(in_dir("f"), "old", 3, &e));
+    assert_true(file_out_begin(&o, in_dir("f"), &e));
+    assert_true(file_out_write(&o, "new ", 4, &e));
+    assert_true(file_out_write(&o, "content", 7, &e));
+    file_map m;
+    assert_true(file_open_map(&m, in_dir("f"), &e));
+    assert_int_equal(m.size, 3); /* still the old file */
+    file_unmap(&m);
+    assert_true(file_out_end(&o, true, &e));
+    assert_true(file_open_map(&m, in_dir("f"), &e));
+    assert_int_equal(m.size, 11);
+    assert_memory_equal(m.data, "new content", 11);
+    file_unmap(&m);
+}
+
+static void a_dropped_file_leaves_the_old_one(void **state) {
+    (void)state;
+    err e = {0};
+    file_out o;
+    assert_true(file_write(in_dir("g"), "old", 3, &e));
+    assert_true(file_out_begin(&o, in_dir("g"), &e));
+    assert_true(file_out_write(&o, "x", 1, &e));
+    assert_true(file_exists(o.staged));
+    char staged[256];
+    snprintf(staged, sizeof staged, "%s", o.staged);
+    assert_false(file_out_end(&o, false, &e));
+    assert_false(file_exists(staged));
+    file_map m;
+    assert_true(file_open_map(&m, in_dir("g"), &e));
+    assert_memory_equal(m.data, "old", 3);
+    file_unmap(&m);
+}
+
+static void a_device_is_not_replaced(void **state) {
+    (void)state;
+    err e = {0};
+    struct stat st;
+    assert_true(file_write("/dev/null", "x", 1, &e));
+    assert_false(stat("/dev/null", &st));
+    assert_true(S_ISCHR(st.st_mode));
+    assert_false(file_write("/dev/full", "x", 1, &e));
+    assert_int_equal(e.code, ERR_IO);
+    assert_non_null(strstr(e.msg, "/dev/full"));
+}
+
+static int make_dir(void **state) {
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int drop_dir(void **state) {
+    (void)state;
+    err e = {0};
+    return file_remove_tree(dir, &e) ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_become_one_file),
+        cmocka_unit_test(a_dropped_file_leaves_the_old_one),
+        cmocka_unit_test(a_device_is_not_replaced),
+    };
+    return cmocka_run_group_tests(tests, make_dir, drop_dir);
+}
