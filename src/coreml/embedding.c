@@ -1,0 +1,192 @@
+#define _GNU_SOURCE
+#include "coreml/embedding.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/num.h"
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAGIC       "MLTEMBED"
+#define HEADER      64
+#define BLOCK_BYTES (1 << 20)
+
+struct embedding {
+    file_map map;
+    embedding_kind kind;
+    uint64_t rows, width, row_bytes;
+    char *path;
+};
+
+/* ---- CRC-32, eight bytes a step (tables: crc_table[k][b] is byte b followed by k zero bytes) ---- */
+
+static uint32_t crc_table[8][256];
+static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
+
+static void crc_init(void) {
+    for (uint32_t b = 0; b < 256; b++) {
+        uint32_t c = b;
+        for (int i = 0; i < 8; i++) c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
+        crc_table[0][b] = c;
+    }
+    for (int k = 1; k < 8; k++)
+        for (uint32_t b = 0; b < 256; b++)
+            crc_table[k][b] = crc_table[k - 1][b] >> 8 ^ crc_table[0][crc_table[k - 1][b] & 255];
+}
+
+/* Continues from crc (0 to begin). */
+static uint32_t crc32_add(uint32_t crc, const uint8_t *p, size_t n) {
+    pthread_once(&crc_once, crc_init);
+    uint32_t(*t)[256] = crc_table, c = ~crc;
+    for (; n >= 8; p += 8, n -= 8) {
+        uint32_t lo = num_get32(p) ^ c, hi = num_get32(p + 4);
+        c = t[7][lo & 255] ^ t[6][lo >> 8 & 255] ^ t[5][lo >> 16 & 255] ^ t[4][lo >> 24] ^ t[3][hi & 255] ^
+            t[2][hi >> 8 & 255] ^ t[1][hi >> 16 & 255] ^ t[0][hi >> 24];
+    }
+    while (n--) c = c >> 8 ^ t[0][(c ^ *p++) & 255];
+    return ~c;
+}
+
+/* Bytes of an element, 0 for an unknown kind. */
+static uint64_t element_bytes(uint32_t kind) {
+    return kind == EMBEDDING_FP16 ? 2 : kind == EMBEDDING_FP32 ? 4 : 0;
+}
+
+static bool read_header(embedding *t, const char *path, err *e) {
+    const uint8_t *p = t->map.data;
+    if (t->map.size < HEADER || memcmp(p, MAGIC, 8))
+        return err_set(e, ERR_FORMAT, "%s: not an embedding table (no %s header)", path, MAGIC);
+    if (num_get32(p + 8) != 1)
+        return err_set(e, ERR_UNSUPPORTED, "%s: table version %" PRIu32 ", expected 1", path,
+                       num_get32(p + 8));
+    if (num_get32(p + 60) != crc32_add(0, p, 60))
+        return err_set(e, ERR_FORMAT, "%s: the header does not match its checksum", path);
+    uint64_t element = element_bytes(num_get32(p + 12));
+    t->kind = (embedding_kind)num_get32(p + 12);
+    t->rows = num_get64(p + 16);
+    t->width = num_get64(p + 24);
+    t->row_bytes = num_get64(p + 32);
+    if (!element)
+        return err_set(e, ERR_UNSUPPORTED, "%s: rows of unknown kind %" PRIu32, path, num_get32(p + 12));
+    if (!t->rows || !t->width || t->width > INT32_MAX || t->row_bytes != t->width * element)
+        return err_set(e, ERR_FORMAT,
+                       "%s: %" PRIu64 " rows of %" PRIu64 " numbers in %" PRIu64 " bytes make no sense", path,
+                       t->rows, t->width, t->row_bytes);
+    uint64_t size = t->map.size - HEADER;
+    if (size % t->row_bytes || size / t->row_bytes != t->rows)
+        return err_set(e, ERR_FORMAT,
+                       "%s: %" PRIu64 " bytes of rows, expected %" PRIu64 " rows of %" PRIu64 " bytes", path,
+                       size, t->rows, t->row_bytes);
+    return true;
+}
+
+embedding *embedding_open(const char *path, err *e) {
+    embedding *t = mem_alloc(sizeof *t);
+    *t = (embedding){0};
+    if (file_open_map(&t->map, path, e)) {
+        if (read_header(t, path, e)) {
+            t->path = mem_alloc(strlen(path) + 1);
+            strcpy(t->path, path);
+            return t;
+        }
+        file_unmap(&t->map);
+    }
+    free(t);
+    return NULL;
+}
+
+void embedding_close(embedding *t) {
+    if (!t) return;
+    file_unmap(&t->map);
+    free(t->path);
+    free(t);
+}
+
+int64_t embedding_rows(const embedding *t) {
+    return (int64_t)t->rows;
+}
+
+int64_t embedding_width(const embedding *t) {
+    return (int64_t)t->width;
+}
+
+embedding_kind embedding_kind_of(const embedding *t) {
+    return t->kind;
+}
+
+bool embedding_row(const embedding *t, int64_t id, float *out) {
+    if (id < 0 || (uint64_t)id >= t->rows) return false;
+    const uint8_t *p = t->map.data + HEADER + (uint64_t)id * t->row_bytes;
+    if (t->kind == EMBEDDING_FP16)
+        num_f16_to_f32(out, p, t->width);
+    else
+        for (uint64_t i = 0; i < t->width; i++) out[i] = num_bits_f32(num_get32(p + 4 * i));
+    return true;
+}
+
+bool embedding_verify(const embedding *t, err *e) {
+    uint32_t crc = 0;
+    for (size_t at = HEADER, n; at < t->map.size; at += n) {
+        n = t->map.size - at < BLOCK_BYTES ? t->map.size - at : BLOCK_BYTES;
+        crc = crc32_add(crc, t->map.data + at, n);
+    }
+    if (crc == num_get32(t->map.data + 40)) return true;
+    return err_set(e, ERR_FORMAT, "%s: the rows do not match their checksum", t->path);
+}
+
+/* ---- writing ---- */
+
+static void round_block(embedding_kind kind, uint8_t *out, const float *in, size_t n) {
+    if (kind == EMBEDDING_FP16)
+        num_f32_to_f16(out, in, n);
+    else
+        for (size_t i = 0; i < n; i++) num_put32(out + 4 * i, num_f32_bits(in[i]));
+}
+
+static bool write_rows(file_out *o, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,
+                       void *ctx, uint32_t *crc, err *e) {
+    int64_t block = BLOCK_BYTES / ((int64_t)sizeof(float) * width);
+    if (block < 1) block = 1;
+    if (block > rows) block = rows;
+    size_t numbers = (size_t)(block * width);
+    float *f = mem_try(numbers, sizeof *f);
+    uint8_t *b = mem_try(numbers, element_bytes(kind));
+    bool ok =
+        (f && b) || err_set(e, ERR_MEMORY, "%s: no memory for rows of %" PRId64 " numbers", o->path, width);
+    for (int64_t r = 0; ok && r < rows; r += block) {
+        int64_t n = rows - r < block ? rows - r : block;
+        ok = fill(ctx, r, n, f, e);
+        if (!ok) break;
+        size_t bytes = (size_t)(n * width) * element_bytes(kind);
+        round_block(kind, b, f, (size_t)(n * width));
+        *crc = crc32_add(*crc, b, bytes);
+        ok = file_out_write(o, b, bytes, e);
+    }
+    free(f);
+    free(b);
+    return ok;
+}
+
+bool embedding_write(const char *path, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,
+                     void *ctx, err *e) {
+    uint64_t element = element_bytes(kind);
+    if (!element || rows < 1 || width < 1 || width > INT32_MAX || rows > INT64_MAX / 8 / width)
+        return err_set(e, ERR_USAGE, "%s: can't write a table of %" PRId64 " rows of %" PRId64 " numbers",
+                       path, rows, width);
+    file_out o;
+    if (!file_out_begin(&o, path, e)) return false;
+    uint8_t h[HEADER] = MAGIC;
+    uint32_t crc = 0;
+    bool ok = file_out_write(&o, h, HEADER, e) && write_rows(&o, kind, rows, width, fill, ctx, &crc, e);
+    num_put32(h + 8, 1);
+    num_put32(h + 12, kind);
+    num_put64(h + 16, (uint64_t)rows);
+    num_put64(h + 24, (uint64_t)width);
+    num_put64(h + 32, (uint64_t)width * element);
+    num_put32(h + 40, crc);
+    num_put32(h + 60, crc32_add(0, h, 60));
+    if (ok && pwrite(o.fd, h, HEADER, 0) != HEADER) ok = err_errno(e, "%s: can't write", path);
+    return file_out_end(&o, ok, e);
+}

@@ -1,0 +1,35 @@
+/* embed_tokens.bin: the embedding table that the host keeps beside a package of preset chunks. The rows stay
+ * in the mapped file; opening reads the header only.
+ *
+ *   byte 0   "MLTEMBED"
+ *        8   u32 version = 1       12  u32 kind (embedding_kind)
+ *       16   u64 rows              24  u64 width
+ *       32   u64 bytes of a row    40  u32 CRC-32 of the rows     44  12 bytes zero
+ *       56   u32 zero              60  u32 CRC-32 of the bytes before
+ *       64   the rows, adjoining                                  (little-endian; CRC-32 as in zlib) */
+#ifndef COREML_EMBEDDING_H
+#define COREML_EMBEDDING_H
+#include "base/err.h"
+#include <stdint.h>
+
+typedef enum { EMBEDDING_FP16 = 1, EMBEDDING_FP32 = 2 } embedding_kind;
+
+typedef struct embedding embedding;
+
+/* Checks the header against its checksum and against the size of the file. */
+embedding *embedding_open(const char *path, err *e);
+void embedding_close(embedding *t); /* NULL is allowed */
+int64_t embedding_rows(const embedding *t);
+int64_t embedding_width(const embedding *t);
+embedding_kind embedding_kind_of(const embedding *t);
+/* Row id into out[width]; false when there is no such row. */
+bool embedding_row(const embedding *t, int64_t id, float *out);
+/* Reads all rows and compares their checksum (ERR_FORMAT). */
+bool embedding_verify(const embedding *t, err *e);
+
+/* Makes rows [first, first + n) as out[n][width]. Called for ascending, adjoining ranges of at most a MiB. */
+typedef bool embedding_fill(void *ctx, int64_t first, int64_t n, float *out, err *e);
+/* Writes a table; the same rows give the same bytes. Values are rounded to kind. */
+bool embedding_write(const char *path, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,
+                     void *ctx, err *e);
+#endif
