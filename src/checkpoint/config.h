@@ -4,33 +4,48 @@
 #include "base/arena.h"
 #include "base/err.h"
 
+/* What the reader has to know about a family of models. The families themselves are rows of a table in
+ * models/. */
+typedef struct {
+    const char *name;
+    const char *model_type[3]; /* the file's model_type values that mean this family; unused ones NULL */
+    bool linear_layers;        /* some layers may be "linear_attention" */
+    double rotary_factor;      /* partial_rotary_factor when the file gives none */
+    bool partial_rotary;       /* other factors than rotary_factor are part of the family */
+    int64_t head_dim;          /* when the file gives none; 0: hidden_size / num_attention_heads */
+} ckpt_family;
+
 typedef enum { ROPE_DEFAULT, ROPE_LLAMA3 } rope_kind;
 
 typedef struct {
     rope_kind kind;
     double theta;
-    int64_t dims; /* rotated dimensions of a head (head_dim * partial_rotary_factor) */
+    int64_t dims; /* rotated dimensions of a head (head_dim * partial_rotary_factor), even */
     double factor, low_freq_factor, high_freq_factor, original_max; /* ROPE_LLAMA3 */
 } rope_config;
 
 typedef struct {
-    const char *family;       /* row of the family table in models/: "qwen3_5", "qwen3", "qwen2", "llama" */
-    const char *model_type;   /* as written in the file */
-    const char *name;         /* directory name or _name_or_path, for summaries */
+    const ckpt_family *family;
+    const char *model_type; /* as written in the file */
+    const char *name;       /* directory name or _name_or_path, for summaries */
     int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_position;
     double eps;
     rope_config rope;
     bool tie_embeddings, attention_bias, mlp_bias;
-    const bool *linear_layer; /* [layers]: true = gated DeltaNet (qwen3_5) */
-    int64_t linear_k_heads, linear_v_heads, linear_k_dim, linear_v_dim, conv_kernel;
+    bool tie_conflict; /* text_config (which counts) and the top level disagree about tie_word_embeddings */
+    const bool *linear_layer; /* [layers]: true = gated DeltaNet */
+    int64_t linear_k_heads, linear_v_heads, linear_k_dim, linear_v_dim,
+        conv_kernel; /* 0 without such layers */
     int64_t mtp_layers;
-    const int64_t *eos;       /* eos_token_id of config.json and generation_config.json, united */
+    const int64_t *eos; /* eos_token_id of config.json and generation_config.json, united */
     size_t n_eos;
 } ckpt_config;
 
-/* Reads DIR/config.json (text_config first, then the top level) and, when present, generation_config.json's eos. Refuses
- * by name what is not supported: MoE, vision-only, pre-quantized, unknown model types, sliding windows in use, ... */
-bool config_read(ckpt_config *c, arena *a, const char *dir, err *e);
-/* The same from text (fuzzing). */
-bool config_parse(ckpt_config *c, arena *a, const char *what, const void *text, size_t n, err *e);
+/* Reads DIR/config.json (text_config first, then the top level) and, when present, generation_config.json's
+ * eos. families: NULL-terminated. Refuses by name what is not supported: MoE, vision-only, pre-quantized,
+ * unknown model types, sliding windows in use, RoPE types, activations. */
+bool config_read(ckpt_config *c, arena *a, const char *dir, const ckpt_family *const *families, err *e);
+/* The same from the text of config.json. what: the file's name for errors. */
+bool config_parse(ckpt_config *c, arena *a, const char *what, const void *text, size_t n,
+                  const ckpt_family *const *families, err *e);
 #endif
