@@ -23,6 +23,8 @@ size_t st_count(const st_file *f);
 const st_tensor *st_at(const st_file *f, size_t i); /* in file order */
 const st_tensor *st_find(const st_file *f, const char *name); /* NULL when absent */
 const char *st_metadata(const st_file *f, const char *key);   /* from __metadata__; NULL when absent */
+/* Elements [first, first + n) of an F32, F16 or BF16 tensor as fp32; false when it has another dtype. */
+bool st_floats(const st_tensor *t, uint64_t first, uint64_t n, float *out);
 
 /* Writes a file (atomically): tensors in the order given. DT_BOOL..DT_FP64 as above. */
 bool st_write(const char *path, const st_tensor *t, size_t n, err *e);

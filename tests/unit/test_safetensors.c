@@ -79,6 +79,22 @@ static void every_dtype_is_read(void **s) {
     st_close(f);
 }
 
+static void floats_of_three_dtypes(void **s) {
+    (void)s;
+    err e = {0};
+    st_file *f = st_open(data_path("kinds.safetensors"), &e);
+    assert_non_null(f);
+    static const char *const names[] = {"f32", "f16", "bf16"};
+    for (int k = 0; k < 3; k++) {
+        float v[4];
+        assert_true(st_floats(st_find(f, names[k]), 2, 4, v));
+        for (int i = 0; i < 4; i++) assert_true(v[i] == (float)(i + 3));
+    }
+    float v;
+    assert_false(st_floats(st_find(f, "i32"), 0, 1, &v));
+    st_close(f);
+}
+
 static uint8_t *from_hex(const char *hex, size_t *n) {
     *n = strlen(hex) / 2;
     uint8_t *p = malloc(*n + 1); /* exact, so that a sanitizer sees a read past the end */
@@ -230,6 +246,7 @@ static void writer_refuses(void **s) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_is_read),
+        cmocka_unit_test(floats_of_three_dtypes),
         cmocka_unit_test(verdicts_are_the_library_s),
         cmocka_unit_test(errors_name_file_and_tensor),
         cmocka_unit_test(every_prefix_and_flipped_byte_is_handled),
