@@ -51,6 +51,7 @@ typedef struct {
     const ir_op *def;      /* the op that makes it; NULL for inputs and literals */
     uint32_t id;           /* dense, per function */
     uint8_t binding;       /* ir_binding */
+    ir_string opaque;      /* type.kind IR_OPAQUE and no constant: the serialized protobuf ValueType */
 } ir_value;
 
 typedef struct {
