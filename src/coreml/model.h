@@ -14,17 +14,20 @@ typedef struct {
     bool no_shape;     /* outputs with unknown sizes have none; rank-0 tensors too */
     bool optional;
     bool has_default;  /* default value of an optional input */
+    uint8_t default_dtype; /* how it is written: DT_INT32, DT_FP32 or DT_FP64; 0: as type.dtype asks */
     double default_value;
     const int64_t (*shapes)[IR_MAX_RANK]; /* enumerated shapes, the default first */
     size_t n_shapes;
     const coreml_range *range;            /* one a dimension; NULL: not ranged */
     const char *other; /* "image", "string", "dictionary"... for a feature that is no multi-array; else NULL */
+    ir_string other_type; /* and its serialized FeatureType */
 } coreml_feature;
 
 typedef struct {
     const char *name; /* "main" for a model without a function list */
     coreml_feature *in, *out, *state;
     size_t n_in, n_out, n_state;
+    const char *predicted, *probabilities; /* classifiers: which outputs hold the class and its table; else NULL */
 } coreml_function;
 
 typedef struct {
