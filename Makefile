@@ -1,2 +1,45 @@
-build: ; @cmake -S . -B build -G Ninja >/dev/null && cmake --build build
-.PHONY: build
+# A thin face over the CMake presets (CMakePresets.json).
+#   make            build/millet                    make test     everything that CI runs, release build
+#   make demo       convert the small model, talk   make sanitize the tests under ASan + UBSan
+#   make install    PREFIX=/usr/local DESTDIR=      make check    formatting, static analysis, gcc and clang
+#   make coverage   line coverage of the tests      make fuzz     libFuzzer, FUZZ_SECONDS=600 a target
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 600
+CMAKE_BUILD = cmake --preset $(1) >/dev/null && cmake --build --preset $(1)
+
+build:
+	@$(call CMAKE_BUILD,release)
+demo:
+	@tools/setup build
+	@$(MAKE) --no-print-directory build
+	@tools/demo build/millet
+test:
+	@tools/setup test
+	@$(MAKE) --no-print-directory build
+	@tools/run-tests build
+sanitize:
+	@tools/setup test
+	@$(call CMAKE_BUILD,debug)
+	@tools/run-tests build-debug
+tsan:
+	@$(call CMAKE_BUILD,tsan)
+	@tools/run-tests build-tsan
+coverage:
+	@tools/setup test
+	@$(call CMAKE_BUILD,coverage)
+	@tools/run-tests build-coverage
+	@tools/coverage build-coverage
+check:
+	@tools/setup check
+	@tools/check
+fuzz:
+	@tools/setup check
+	@$(call CMAKE_BUILD,fuzz)
+	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
+install: build
+	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+format:
+	@clang-format -i $$(git ls-files '*.c' '*.h')
+clean:
+	@rm -rf build build-* out
+.PHONY: build demo test sanitize tsan coverage check fuzz install format clean

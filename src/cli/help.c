@@ -65,7 +65,7 @@ void help_overview(str *out) {
     str_adds(out, "\nCommands:\n");
     for (const cli_command *c = cli_commands; c->name; c++) entry(out, c->name, c->brief);
     str_adds(out, "\nmillet COMMAND --help explains a command.\n\nExample:\n");
-    str_adds(out, "  millet convert models/tiny-qwen3.5 -o out/tiny\n");
+    str_adds(out, "  millet convert checkpoints/tiny -o out/tiny\n");
     str_adds(out, "  millet run out/tiny --prompt 'Once upon a time'\n");
 }
 

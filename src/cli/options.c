@@ -248,6 +248,6 @@ int cli_usage(const cli_args *a, const char *fmt, ...) {
     char text[1000];
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    cli_error("%s: %s; see millet %s --help", cli_command_name(a), text, cli_command_name(a));
+    cli_error_in(cli_command_name(a), "%s; see millet %s --help", text, cli_command_name(a));
     return CLI_USAGE;
 }

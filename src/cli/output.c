@@ -38,26 +38,43 @@ bool cli_flush(void) {
     return !fflush(stdout) || out_failed();
 }
 
-void cli_error(const char *fmt, ...) {
-    char text[2000];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    str line = {0};
-    size_t n = strlen(text);
+/* Text for a terminal: control characters and bytes that are not UTF-8 as \xNN. */
+static void add_visible(str *out, const char *text, size_t n) {
     for (size_t i = 0; i < n;) {
-        size_t ok = utf8_valid(text + i, n - i), end = i + ok;
+        size_t end = i + utf8_valid(text + i, n - i);
         for (; i < end; i++)
             if ((unsigned char)text[i] < 32 || text[i] == 127)
-                str_printf(&line, "\\x%02x", (unsigned char)text[i]);
+                str_printf(out, "\\x%02x", (unsigned char)text[i]);
             else
-                str_addc(&line, text[i]);
-        if (i < n) str_printf(&line, "\\x%02x", (unsigned char)text[i++]);
+                str_addc(out, text[i]);
+        if (i < n) str_printf(out, "\\x%02x", (unsigned char)text[i++]);
     }
+}
+
+static void print_error(const char *command, const char *fmt, va_list ap) {
+    char text[2000];
+    vsnprintf(text, sizeof text, fmt, ap);
+    str line = {0};
+    str_printf(&line, "millet%s%s: ", *command ? " " : "", command);
+    add_visible(&line, text, strlen(text));
+    str_addc(&line, '\n');
     fflush(stdout); /* what was printed before comes first */
-    fprintf(stderr, "millet: %s\n", str_get(&line));
+    fwrite(line.s, 1, line.len, stderr);
     str_free(&line);
+}
+
+void cli_error(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    print_error("", fmt, ap);
+    va_end(ap);
+}
+
+void cli_error_in(const char *command, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    print_error(command, fmt, ap);
+    va_end(ap);
 }
 
 int cli_fail(const err *e) {

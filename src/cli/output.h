@@ -13,6 +13,8 @@ bool cli_flush(void);
 
 /* "millet: message" on stderr, one line: control characters and bytes that are not UTF-8 come out as \xNN. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same, begun with "millet command: ". */
+void cli_error_in(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints the error; returns CLI_FAILED, or 128 + the signal's number after an interrupt. */
 int cli_fail(const err *e);
 
