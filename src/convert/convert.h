@@ -1,5 +1,5 @@
 /* checkpoint directory -> artifact directory OUT:
- *   OUT/model.mlpackage  OUT/embed_tokens.bin (preset chunks)  OUT/metadata.json  OUT/Tokenizer/...            */
+ *   OUT/model.mlpackage  OUT/embed_tokens.bin (preset chunks)  OUT/metadata.json  OUT/Tokenizer/... */
 #ifndef CONVERT_CONVERT_H
 #define CONVERT_CONVERT_H
 #include "base/err.h"
@@ -12,12 +12,15 @@ typedef struct {
     int64_t context;       /* 0: 2048 */
     int64_t top_k;         /* -1: 64; 0: logits */
     bool overwrite;
-    /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written. */
-    bool (*progress)(void *ctx, const char *tensor, uint64_t done_bytes, uint64_t total_bytes, uint64_t tensors_done,
-                     uint64_t tensors);
+    /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written.
+     */
+    bool (*progress)(void *ctx, const char *tensor, uint64_t done_bytes, uint64_t total_bytes,
+                     uint64_t tensors_done, uint64_t tensors);
     void *ctx;
 } convert_options;
 
-/* Converts. summary (may be NULL) receives lines for people: files, sizes, bits per weight, what was skipped, warnings. */
-bool convert_checkpoint(const char *checkpoint, const char *out, const convert_options *o, str *summary, err *e);
+/* Converts. summary (may be NULL) receives lines for people: files, sizes, bits per weight, what was skipped,
+ * warnings. */
+bool convert_checkpoint(const char *checkpoint, const char *out, const convert_options *o, str *summary,
+                        err *e);
 #endif

@@ -39,6 +39,8 @@ typedef struct {
     const char *input_dtype;      /* chunks: dtype of the hidden input, "fp16" or "fp32" */
 } models_graph;
 
+/* The families that can be built, for checkpoint_open(); NULL-terminated. */
+const ckpt_family *const *models_families(void);
 bool models_has_preset(const ckpt_config *c, models_preset preset, const char **why_not);
 models_preset models_default_preset(const ckpt_config *c);
 /* Builds the graph in a. The checkpoint must stay open until the program has been written. */
