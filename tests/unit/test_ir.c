@@ -1,0 +1,105 @@
+#include "ir/build.h"
+#include "ir/infer.h"
+#include "test.h"
+
+static ir_builder start(ir_program **p, err *e) {
+    *e = (err){0};
+    *p = ir_program_new(arena_new());
+    return ir_build(*p, "main", 9, e);
+}
+
+static void finish(ir_builder *b) {
+    ir_program *p = b->p;
+    ir_build_end(b);
+    arena_free(p->a);
+}
+
+static void assert_type(ir_value *v, const char *want) {
+    arena *a = arena_new();
+    assert_string_equal(ir_type_text(a, &v->type), want);
+    arena_free(a);
+}
+
+static void builder_infers_and_names(void **s) {
+    (void)s;
+    err e;
+    ir_program *p;
+    ir_builder b = start(&p, &e);
+    ir_value *x = b_input(&b, "x", IR_TYPE(DT_FP16, 1, 64));
+    ir_value *k = b_state(&b, "k", IR_TYPE(DT_FP16, 1, 64));
+    ir_value *y = b_op(&b, OP_add, "y", A_x, x, A_y, b_f16(&b, 1.5f), A_NONE);
+    ir_value *z = b_op(&b, OP_add, "y", A_x, y, A_y, b_f16(&b, 1.5f), A_NONE); /* the name is taken */
+    ir_value *r = b_op(&b, OP_read_state, NULL, A_input, k, A_NONE);
+    ir_value *c = b_opv(&b, OP_concat, NULL, A_values, (ir_value *[]){z, r}, 2, A_axis, b_i32(&b, 0), A_NONE);
+    b_op_multi(&b, OP_write_state, "keep", NULL, 0, A_input, k, A_data, z, A_NONE);
+    ir_value *top[2];
+    b_op_multi(&b, OP_topk, "top", top, 2, A_x, c, A_k, b_i32(&b, 3), A_NONE);
+    b_output(&b, top[0]);
+    assert_string_equal(e.msg, "");
+    assert_string_equal(y->name, "y");
+    assert_string_not_equal(z->name, "y");
+    assert_type(c, "fp16[2,64]");
+    assert_type(top[1], "int32[2,3]");
+    assert_string_equal(top[1]->name, "top_1");
+    assert_ptr_equal(b_f16(&b, 1.5f), ir_in(y->def, A_y)); /* equal constants are one op */
+    assert_ptr_not_equal(b_f32(&b, 1.5f), ir_in(y->def, A_y));
+    assert_ptr_equal(B_INTS(&b, 1, 2), B_INTS(&b, 1, 2));
+    assert_ptr_equal(b_text(&b, "fp16"), b_text(&b, "fp16"));
+    ir_type *types = calloc(b.f->n_values, sizeof *types);
+    assert_true(ir_infer_function(b.f, NULL, types, &e));
+    assert_int_equal(types[top[1]->id].dtype, DT_INT32);
+    free(types);
+    finish(&b);
+}
+
+static void builder_keeps_the_first_error(void **s) {
+    (void)s;
+    err e;
+    ir_program *p;
+    ir_builder b = start(&p, &e);
+    ir_value *x = b_input(&b, "x", IR_TYPE(DT_FP16, 1, 64));
+    ir_value *bad = b_op(&b, OP_add, "sum", A_x, x, A_y, b_f32(&b, 1), A_NONE);
+    ir_value *next = b_op(&b, OP_relu, "r", A_x, bad, A_NONE);
+    b_output(&b, next);
+    assert_int_equal(e.code, ERR_INVALID);
+    assert_string_equal(e.msg,
+                        "function main, op add sum: operands x (fp16) and y (fp32) must have the same dtype");
+    finish(&b);
+}
+
+static void builder_refuses(void **s) {
+    (void)s;
+    for (int i = 0; i < 5; i++) {
+        err e;
+        ir_program *p;
+        ir_builder b = start(&p, &e);
+        ir_value *x = b_input(&b, "x", IR_TYPE(DT_FP16, 1, 64));
+        if (i == 0) b_input(&b, "x", ir_scalar(DT_FP16));
+        if (i == 1) b_output(&b, x);
+        if (i == 2) b_op(&b, OP_relu, "r", A_y, x, A_NONE);
+        if (i == 3) b_op(&b, OP_relu, "r", A_NONE);
+        if (i == 4) {
+            ir_value *r = b_op(&b, OP_relu, "r", A_x, x, A_NONE);
+            b_output(&b, r);
+            b_output(&b, r);
+        }
+        static const char *const want[] = {
+            "function main: the name x is in use already",
+            "function main: x is an input, which needs an identity to be an output",
+            "function main, op relu r: it has no operand y",
+            "function main, op relu r: operand x is missing",
+            "function main: r is an output already",
+        };
+        assert_string_equal(e.msg, want[i]);
+        finish(&b);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(builder_infers_and_names),
+        cmocka_unit_test(builder_keeps_the_first_error),
+        cmocka_unit_test(builder_refuses),
+    };
+    return cmocka_run_group_tests_name("ir", tests, NULL, NULL);
+}
