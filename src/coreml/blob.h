@@ -24,4 +24,22 @@ bool blob_check(const uint8_t *file, size_t size, uint32_t *count, err *e);
 bool blob_read(const uint8_t *file, size_t size, uint64_t offset, blob_record *r, err *e);
 /* The data of the record at offset, which must hold exactly a tensor of type t. NULL on error. */
 const void *blob_tensor(const uint8_t *file, size_t size, uint64_t offset, const ir_type *t, err *e);
+
+/* Writing: the records of one weight file are planned first, so that the program that refers to them can be
+ * serialized at any time, and written in one pass. Constants that share their bytes (the same ir_const, or
+ * the same place in a mapped file) share a record. */
+typedef struct blob_plan blob_plan;
+
+/* file_name: as it stands in references, "weights/weight.bin". */
+blob_plan *blob_plan_new(arena *a, const char *file_name);
+bool blob_plan_add(blob_plan *p, const ir_const *c, err *e);
+uint64_t blob_plan_offset(const blob_plan *p, const ir_const *c); /* of the metadata; c was added */
+const char *blob_plan_name(const blob_plan *p);
+uint64_t blob_plan_size(const blob_plan *p); /* of the file; 0: no constants, no file */
+/* Called with the bytes that were just written; false cancels the writing (ERR_CANCELLED). */
+typedef bool blob_progress_fn(void *ctx, uint64_t bytes);
+/* Streams the file: at most BLOB_BLOCK bytes of constants are in memory, mapped sources are dropped once they
+ * are written. progress may be NULL. */
+bool blob_write(const blob_plan *p, const char *path, blob_progress_fn *progress, void *ctx, err *e);
+#define BLOB_BLOCK (16u << 20)
 #endif
