@@ -1,4 +1,5 @@
-/* From a checkpoint to the program that computes it. A family is known here only: one file a family over shared blocks. */
+/* From a checkpoint to the program that computes it. A family is known here only: one file a family over
+ * shared blocks. */
 #ifndef MODELS_MODELS_H
 #define MODELS_MODELS_H
 #include "checkpoint/checkpoint.h"
@@ -10,9 +11,10 @@ typedef enum { PRECISION_MIXED, PRECISION_FLOAT16, PRECISION_FLOAT32 } models_pr
 typedef struct {
     models_preset preset;
     models_precision precision;
-    bool split_state;  /* recurrent state as value + remainder (always on in float32, where every state is split) */
-    int64_t context;   /* static KV cache length (chunks), upper bound of K (single) */
-    int64_t top_k;     /* single: 0 = logits */
+    bool split_state; /* recurrent state as value + remainder (always on in float32, where every state is
+                         split) */
+    int64_t context;  /* static KV cache length (chunks), upper bound of K (single) */
+    int64_t top_k;    /* single: 0 = logits */
 } models_options;
 
 /* One flexible dimension of an input, for the description. */
@@ -24,19 +26,21 @@ typedef struct {
 
 /* What became of the checkpoint's tensors. */
 typedef struct {
-    const char *tensor, *what; /* what: "skipped: MTP", "kept fp32: 3 values overflow fp16", "12 values vanish in fp16" */
+    const char *tensor,
+        *what; /* what: "skipped: MTP", "kept fp32: 3 values overflow fp16", "12 values vanish in fp16" */
 } models_note;
 
 typedef struct {
-    ir_program *program;          /* function "main"; constants are borrowed from the checkpoint or fill jobs over it */
+    ir_program
+        *program; /* function "main"; constants are borrowed from the checkpoint or fill jobs over it */
     const models_range *range;
     size_t n_range;
     const models_note *note;
     size_t n_note;
-    const char *const *user;      /* metadata pairs: key, value, key, value, ... */
+    const char *const *user; /* metadata pairs: key, value, key, value, ... */
     size_t n_user;
-    const st_tensor *embedding;   /* chunks: the tensor behind the host table; NULL for single */
-    const char *input_dtype;      /* chunks: dtype of the hidden input, "fp16" or "fp32" */
+    const st_tensor *embedding; /* chunks: the tensor behind the host table; NULL for single */
+    const char *input_dtype;    /* chunks: dtype of the hidden input, "fp16" or "fp32" */
 } models_graph;
 
 /* The families that can be built, for checkpoint_open(); NULL-terminated. */

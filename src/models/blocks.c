@@ -1,0 +1,196 @@
+#include "models/blocks.h"
+#include <math.h>
+#include <string.h>
+
+static bool single(const graph *g) {
+    return g->o->preset == PRESET_SINGLE;
+}
+
+ir_value *normalize(graph *g, const char *name, ir_value *x, ir_opcode reduce, double eps) {
+    ir_builder *b = &g->b;
+    ir_value *wide = cast(g, x, DT_FP32);
+    ir_value *sum = b_op(b, reduce, graph_name(g, name), A_x, unary(g, OP_square, "square", wide), A_axes,
+                         B_INTS(b, -1), A_keep_dims, b_bool(b, true), A_NONE);
+    ir_value *scale =
+        b_op(b, OP_rsqrt, graph_name(g, "rsqrt"), A_x, sum, A_epsilon, b_f32(b, (float)eps), A_NONE);
+    return binary(g, OP_mul, name, wide, scale);
+}
+
+ir_value *rms_norm(graph *g, const char *tensor, ir_value *x, weight_fold fold, int64_t n,
+                   const char *result) {
+    ir_value *w = PARAMETER(g, tensor, fold, g->type.stream, n);
+    ir_value *y = cast(g, normalize(g, "normalized", x, OP_reduce_mean, g->c->eps), b_type(&g->b, w).dtype);
+    return cast(g, binary(g, OP_mul, result, y, w), g->type.stream);
+}
+
+ir_value *residual(graph *g, const char *name, ir_value *x, ir_value *y) {
+    return binary(g, OP_add, name, x, cast(g, y, g->type.stream));
+}
+
+ir_value *swiglu(graph *g, ir_value *x) {
+    const ckpt_config *c = g->c;
+    ir_value *gate = linear(g, "mlp.gate_proj", x, c->hidden, c->intermediate, c->mlp_bias);
+    ir_value *up = linear(g, "mlp.up_proj", x, c->hidden, c->intermediate, c->mlp_bias);
+    gate = unary(g, OP_silu, "mlp_silu", cast(g, gate, g->type.linear));
+    ir_value *y = binary(g, OP_mul, "mlp_product", gate, cast(g, up, g->type.linear));
+    return linear(g, "mlp.down_proj", y, c->intermediate, c->hidden, c->mlp_bias);
+}
+
+/* --- RoPE --- */
+
+/* theta^(-2j/dims), with llama3's stretch of the long wavelengths. */
+static double inverse_frequency(const rope_config *r, int64_t j) {
+    double f = pow(r->theta, -2.0 * (double)j / (double)r->dims);
+    if (r->kind != ROPE_LLAMA3) return f;
+    const double pi = 3.14159265358979323846;
+    double turns = r->original_max * f / (2 * pi); /* of this pair over the original context */
+    if (turns < r->low_freq_factor) return f / r->factor;
+    if (turns > r->high_freq_factor) return f;
+    double s = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+    return f * ((1 - s) / r->factor + s);
+}
+
+void rope_tables(graph *g, ir_value *positions) {
+    const rope_config *r = &g->c->rope;
+    float *f = ARENA_ARRAY(g->a, float, (size_t)r->dims); /* both elements of a pair turn by one angle */
+    for (int64_t j = 0; j < r->dims / 2; j++) f[j] = f[j + r->dims / 2] = (float)inverse_frequency(r, j);
+    ir_value *frequency = b_floats(&g->b, DT_FP32, f, IR_TYPE(DT_FP32, 1, r->dims));
+    ir_value *column = b_op(&g->b, OP_expand_dims, "position_column", A_x, cast(g, positions, DT_FP32),
+                            A_axes, B_INTS(&g->b, 1), A_NONE);
+    ir_value *angle = binary(g, OP_mul, "rope_angle", column, frequency);
+    g->cos = cast(g, unary(g, OP_cos, "rope_cos", angle), g->type.stream);
+    g->sin = cast(g, unary(g, OP_sin, "rope_sin", angle), g->type.stream);
+}
+
+ir_value *rope(graph *g, const char *name, ir_value *x) {
+    ir_builder *b = &g->b;
+    int32_t dims = (int32_t)g->c->rope.dims, half = dims / 2, pass = (int32_t)g->c->head_dim - dims;
+    ir_value *part[2] = {x, NULL}, *pair[2];
+    if (pass) split_axis(g, "rope_parts", x, -1, (int32_t[]){dims, pass}, 2, part);
+    split_axis(g, "rope_halves", part[0], -1, (int32_t[]){half, half}, 2, pair);
+    ir_value *swapped[2] = {binary(g, OP_mul, "rope_negated", pair[1], number(g, g->type.stream, -1)),
+                            pair[0]};
+    ir_value *turned = b_opv(b, OP_concat, graph_name(g, "rope_swapped"), A_values, swapped, 2, A_axis,
+                             b_i32(b, -1), A_interleave, b_bool(b, false), A_NONE);
+    ir_value *y = binary(g, OP_add, name, binary(g, OP_mul, "rope_x_cos", part[0], g->cos),
+                         binary(g, OP_mul, "rope_x_sin", turned, g->sin));
+    if (!pass) return y;
+    return b_opv(b, OP_concat, graph_name(g, name), A_values, (ir_value *[]){y, part[1]}, 2, A_axis,
+                 b_i32(b, -1), A_interleave, b_bool(b, false), A_NONE);
+}
+
+/* --- attention --- */
+
+static ir_value *swap_heads_and_tokens(graph *g, const char *name, ir_value *x) {
+    return b_op(&g->b, OP_transpose, graph_name(g, name), A_x, x, A_perm, B_INTS(&g->b, 0, 2, 1, 3), A_NONE);
+}
+
+/* [1,T,n*d] -> [1,n,T,d] and back; for one token both are plain reshapes. */
+static ir_value *to_heads(graph *g, const char *name, ir_value *x, int64_t n, int64_t d) {
+    if (!single(g)) return RESHAPE(g, name, x, 1, (int32_t)n, 1, (int32_t)d);
+    return swap_heads_and_tokens(g, name, RESHAPE(g, "by_token", x, 1, -1, (int32_t)n, (int32_t)d));
+}
+
+static ir_value *from_heads(graph *g, const char *name, ir_value *x, int64_t n, int64_t d) {
+    if (single(g)) x = swap_heads_and_tokens(g, "by_token", x);
+    return RESHAPE(g, name, x, 1, single(g) ? -1 : 1, (int32_t)(n * d));
+}
+
+static ir_value *bounds(graph *g, const char *name, ir_value *const *v, uint32_t n) {
+    return b_opv(&g->b, OP_concat, name, A_values, v, n, A_axis, b_i32(&g->b, 0), A_interleave,
+                 b_bool(&g->b, false), A_NONE);
+}
+
+/* One layer's own state [1,G,context,D]: append at past, give all of it. */
+static ir_value *append_own(graph *g, const char *name, ir_value *v) {
+    const ckpt_config *c = g->c;
+    int32_t heads = (int32_t)c->kv_heads, d = (int32_t)c->head_dim, context = (int32_t)g->o->context;
+    const char *state = arena_printf(g->a, "%.1s_%lld", name, (long long)g->layer);
+    state_pair s = state_declare(g, state, IR_TYPE(DT_FP16, 1, heads, context, d), g->split_all);
+    ir_value *zero = B_INTS(&g->b, 0);
+    ir_value *begin = bounds(g, "cache_begin", (ir_value *[]){zero, zero, g->past, zero}, 4);
+    ir_value *one = B_INTS(&g->b, 1), *n = B_INTS(&g->b, heads), *width = B_INTS(&g->b, d);
+    state_update(g, &s, v, begin, bounds(g, "cache_end", (ir_value *[]){one, n, g->end, width}, 4));
+    return RESHAPE(g, arena_printf(g->a, "all_%ss", name), state_read(g, &s, g->type.linear), 1, heads, 1,
+                   context, d);
+}
+
+/* The states of all layers stacked, [L,1,G,context,D]: append at [layer, past), give this layer's first K. */
+static ir_value *append_stacked(graph *g, const char *name, const state_pair *s, ir_value *v) {
+    const ckpt_config *c = g->c;
+    ir_builder *b = &g->b;
+    int32_t heads = (int32_t)c->kv_heads, d = (int32_t)c->head_dim, layer = (int32_t)g->layer;
+    ir_value *zero = B_INTS(b, 0), *first = B_INTS(b, layer), *next = B_INTS(b, layer + 1),
+             *one = B_INTS(b, 1);
+    ir_value *begin = bounds(g, "cache_begin", (ir_value *[]){first, zero, zero, g->past, zero}, 5);
+    ir_value *end =
+        bounds(g, "cache_end", (ir_value *[]){next, one, B_INTS(b, heads), g->end, B_INTS(b, d)}, 5);
+    v = b_op(b, OP_expand_dims, graph_name(g, "cache_entry"), A_x, v, A_axes, B_INTS(b, 0), A_NONE);
+    state_update(g, s, v, begin, end);
+    ir_value *all =
+        b_op(b, OP_slice_by_index, graph_name(g, "cache_slice"), A_x, state_read(g, s, g->type.linear),
+             A_begin, B_INTS(b, layer, 0, 0, 0, 0), A_end, end, A_NONE);
+    return RESHAPE(g, arena_printf(g->a, "all_%ss", name), all, 1, heads, 1, -1, d);
+}
+
+static ir_value *append(graph *g, const char *name, ir_value *v) {
+    v = cast(g, v, g->type.linear);
+    if (!single(g)) return append_own(g, name, v);
+    return append_stacked(g, name, &g->cache[*name == 'v'], v);
+}
+
+/* q [1,A,T,D]; keys and values [1,G,1,K,D]. Each key head serves A/G query heads by broadcasting. */
+static ir_value *attend(graph *g, ir_value *q, ir_value *keys, ir_value *values) {
+    const ckpt_config *c = g->c;
+    ir_builder *b = &g->b;
+    int32_t heads = (int32_t)c->heads, groups = (int32_t)c->kv_heads, d = (int32_t)c->head_dim,
+            t = single(g) ? -1 : 1;
+    q = RESHAPE(g, "query_groups", q, 1, groups, heads / groups, t, d);
+    ir_value *scores = b_op(b, OP_matmul, graph_name(g, "scores"), A_x, q, A_y, keys, A_transpose_x,
+                            b_bool(b, false), A_transpose_y, b_bool(b, true), A_NONE);
+    scores = binary(g, OP_add, "masked_scores", cast(g, scores, g->type.stream), g->mask);
+    ir_value *p = b_op(b, OP_softmax, graph_name(g, "attention"), A_x, scores, A_axis, b_i32(b, -1), A_NONE);
+    ir_value *y = b_op(b, OP_matmul, graph_name(g, "attended"), A_x, cast(g, p, g->type.linear), A_y, values,
+                       A_transpose_x, b_bool(b, false), A_transpose_y, b_bool(b, false), A_NONE);
+    return from_heads(g, "attended_heads", RESHAPE(g, "attended_by_head", y, 1, heads, t, d), heads, d);
+}
+
+/* A projected query or key [1,n,T,D], normalised and rotated, in stream dtype. */
+static ir_value *positioned(graph *g, const char *name, ir_value *x, const attention_kind *k) {
+    x = cast(g, x, g->type.stream);
+    if (k->qk_norm)
+        x = rms_norm(g, arena_printf(g->a, "self_attn.%.1s_norm.weight", name), x, k->fold, g->c->head_dim,
+                     arena_printf(g->a, "%s_normed", name));
+    return rope(g, arena_printf(g->a, "%s_rotated", name), x);
+}
+
+ir_value *attention(graph *g, ir_value *x, const attention_kind *k) {
+    const ckpt_config *c = g->c;
+    int64_t d = c->head_dim, width = k->gate ? 2 * d : d;
+    ir_value *q = linear(g, "self_attn.q_proj", x, c->hidden, c->heads * width, k->qkv_bias);
+    ir_value *key = linear(g, "self_attn.k_proj", x, c->hidden, c->kv_heads * d, k->qkv_bias);
+    ir_value *value = linear(g, "self_attn.v_proj", x, c->hidden, c->kv_heads * d, k->qkv_bias);
+    ir_value *q_gate[2] = {to_heads(g, "query", q, c->heads, width), NULL};
+    if (k->gate)
+        split_axis(g, "query_and_gate", q_gate[0], -1, (int32_t[]){(int32_t)d, (int32_t)d}, 2, q_gate);
+    q = positioned(g, "query", q_gate[0], k);
+    q = binary(g, OP_mul, "query_scaled", q, number(g, g->type.stream, (float)(1 / sqrt((double)d))));
+    key = positioned(g, "key", to_heads(g, "key", key, c->kv_heads, d), k);
+    ir_value *keys = append(g, "key", key);
+    ir_value *values = append(g, "value", to_heads(g, "value", value, c->kv_heads, d));
+    ir_value *y = attend(g, cast(g, q, g->type.linear), keys, values);
+    if (k->gate) {
+        ir_value *gate = cast(g, from_heads(g, "gate", q_gate[1], c->heads, d), g->type.linear);
+        y = binary(g, OP_mul, "attended_gated", y, unary(g, OP_sigmoid, "gate_sigmoid", gate));
+    }
+    return linear(g, "self_attn.o_proj", y, c->heads * d, c->hidden, k->o_bias);
+}
+
+ir_value *decoder_layer(graph *g, ir_value *x, const attention_kind *k, weight_fold norms) {
+    int64_t h = g->c->hidden;
+    ir_value *y = rms_norm(g, "input_layernorm.weight", x, norms, h, "input_normed");
+    y = cast(g, y, g->type.linear);
+    x = residual(g, "mixed", x, k ? attention(g, y, k) : deltanet(g, y));
+    y = rms_norm(g, "post_attention_layernorm.weight", x, norms, h, "mlp_normed");
+    return residual(g, "out", x, swiglu(g, cast(g, y, g->type.linear)));
+}

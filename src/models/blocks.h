@@ -1,0 +1,148 @@
+/* The pieces that model families share, and the graph that is being built. Every piece appends ops and
+ * returns its result; the builder's first error sticks, so that nothing is checked in between.
+ *
+ * Shapes: T is the number of tokens of a call (1 in preset chunks, flexible in preset single), K the length
+ * of the context that is attended to, A query heads and G key/value heads of size D, h the hidden size. */
+#ifndef MODELS_BLOCKS_H
+#define MODELS_BLOCKS_H
+#include "models/models.h"
+#include "models/weights.h"
+
+/* dtypes by role, from --precision: mixed, float16, float32. */
+typedef struct {
+    ir_dtype weight; /* matrices and biases: fp16, fp16, fp32 */
+    ir_dtype linear; /* results of projections, K/V, convolution history: fp16, fp16, fp32 */
+    ir_dtype stream; /* residual stream, norms, RoPE, scores, softmax: fp32, fp16, fp32 */
+    ir_dtype core;   /* DeltaNet step and gates: fp32, fp16 (fp32 when its state is split), fp32 */
+} precision_roles;
+
+typedef struct graph {
+    ir_builder b;
+    arena *a;
+    const checkpoint *ckpt;
+    const ckpt_config *c;
+    const models_options *o;
+    models_graph *out;
+    precision_roles type;
+    bool split_all;     /* float32: every state is two fp16 states, value and remainder */
+    const char *prefix; /* of the checkpoint's tensor names: "model." */
+    int64_t layer;      /* the layer that is being built; -1 outside of the layers */
+    map *used;          /* tensors that are part of the program, by name */
+    size_t cap_note;
+    /* Made once per function: */
+    ir_value *cos, *sin;      /* [T, rope.dims], stream dtype */
+    ir_value *mask;           /* added to the scores: [K] (chunks) or [1,1,1,T,K] (single), stream dtype */
+    ir_value *past, *end;     /* int32 [1]: position of the first token of the call; past + T */
+    struct state_pair *cache; /* single: the stacked keys and values */
+} graph;
+
+/* --- graph.c: names, numbers, constants, states
+ * ---------------------------------------------------------------- */
+
+/* "layer_3_q" inside layer 3, else "q". Lives in the arena. */
+const char *graph_name(graph *g, const char *name);
+void graph_note(graph *g, const char *tensor, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+ir_value *unary(graph *g, ir_opcode code, const char *name, ir_value *x);
+ir_value *binary(graph *g, ir_opcode code, const char *name, ir_value *x, ir_value *y);
+ir_value *number(graph *g, ir_dtype d, float v);   /* scalar constant */
+ir_value *cast(graph *g, ir_value *x, ir_dtype d); /* x itself when it is of dtype d */
+ir_value *cast_named(graph *g, const char *name, ir_value *x,
+                     ir_dtype d); /* the result is named, even if x is of dtype d */
+ir_value *reshape(graph *g, const char *name, ir_value *x, ir_value *shape);
+#define RESHAPE(g, name, x, ...) reshape(g, name, x, B_INTS(&(g)->b, __VA_ARGS__))
+/* Splits the axis into n pieces of the given sizes. */
+void split_axis(graph *g, const char *name, ir_value *x, int axis, const int32_t *sizes, uint32_t n,
+                ir_value **out);
+
+/* A tensor of the checkpoint, by its name below the layer (or below the prefix outside of the layers); NULL
+ * and an error when it is absent, has another shape or a dtype that can't be read. */
+const st_tensor *graph_tensor(graph *g, const char *name, int rank, const int64_t *dim);
+/* The dtype that its constant gets: d, or fp32 where d is fp16 and values would overflow. Counts go to the
+ * notes. */
+ir_dtype graph_weight_dtype(graph *g, const st_tensor *t, weight_fold fold, ir_dtype d);
+/* A vector or other small parameter as a constant (dtype as above). */
+ir_value *parameter(graph *g, const char *name, weight_fold fold, ir_dtype d, int rank, const int64_t *dim);
+#define PARAMETER(g, name, fold, d, ...)                                                                     \
+    parameter(g, name, fold, d, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                   \
+              (int64_t[]){__VA_ARGS__})
+
+/* A state, or two: Core ML states are fp16 only; a value kept as fp16 value + fp16 remainder has 22 bits. */
+typedef struct state_pair {
+    const char *name;
+    ir_value *value, *rest; /* rest NULL: not split */
+} state_pair;
+state_pair state_declare(graph *g, const char *name, ir_type t, bool split);
+ir_value *state_read(graph *g, const state_pair *s, ir_dtype d);
+void state_write(graph *g, const state_pair *s, ir_value *v);
+/* Writes v at [begin, end) of the state (slice_update). */
+void state_update(graph *g, const state_pair *s, ir_value *v, ir_value *begin, ir_value *end);
+
+/* --- blocks.c
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* x * rsqrt(reduce(x^2) + eps) over the last axis, in fp32 whatever x is: squares of real activations
+ * overflow fp16, and eps is subnormal there. reduce: OP_reduce_mean (RMS norm) or OP_reduce_sum (L2 norm). */
+ir_value *normalize(graph *g, const char *name, ir_value *x, ir_opcode reduce, double eps);
+/* RMS norm with a weight vector [n], result in stream dtype. fold: how the family stores the weight. */
+ir_value *rms_norm(graph *g, const char *tensor, ir_value *x, weight_fold fold, int64_t n,
+                   const char *result);
+/* x * weight^T (+ bias), named after the module; tensors MODULE.weight [out, in] and MODULE.bias [out]. x's
+ * dtype decides the result's, except that a weight kept in fp32 makes it fp32. */
+ir_value *linear(graph *g, const char *module, ir_value *x, int64_t in, int64_t out, bool bias);
+/* x + y in stream dtype; the second one of a layer is layer_N_out. */
+ir_value *residual(graph *g, const char *name, ir_value *x, ir_value *y);
+/* down(silu(gate(x)) * up(x)); x in linear dtype. */
+ir_value *swiglu(graph *g, ir_value *x);
+
+/* Positions past, past + 1, ... end - 1 as fp32 angles; sets g->cos and g->sin. */
+void rope_tables(graph *g, ir_value *positions);
+/* Rotates the first rope.dims of the last axis; x [1, heads, T, D] in stream dtype. */
+ir_value *rope(graph *g, const char *name, ir_value *x);
+
+typedef struct {
+    bool qk_norm;     /* RMS norm of each query and key head before RoPE */
+    weight_fold fold; /* of those norms */
+    bool gate;        /* q_proj also makes a gate per head; the result is multiplied by its sigmoid */
+    bool qkv_bias, o_bias;
+} attention_kind;
+/* Grouped-query attention over the cache; x [1,T,h] in linear dtype. */
+ir_value *attention(graph *g, ir_value *x, const attention_kind *k);
+
+/* One decoder layer of the usual form: x + attention(norm(x)), then x + mlp(norm(x)). */
+ir_value *decoder_layer(graph *g, ir_value *x, const attention_kind *k, weight_fold norms);
+
+/* One token of a gated DeltaNet layer; x [1,1,h] in linear dtype. (deltanet.c) */
+ir_value *deltanet(graph *g, ir_value *x);
+
+/* --- head.c
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* The head's weight in pieces of HEAD_ROWS rows, which a tied embedding shares. */
+enum { HEAD_ROWS = 32768 };
+typedef struct {
+    ir_value **part;
+    int64_t n_part;
+    const st_tensor *tensor;
+    bool tied; /* it is the embedding */
+} head_weights;
+/* Chooses the head: by configuration, verified by tensors. */
+bool head_choose(graph *g, head_weights *w);
+/* Rows of the embedding for int32 ids [1,T]: [1,T,h] in stream dtype. */
+ir_value *embed(graph *g, head_weights *w, ir_value *ids);
+/* Marks the outputs: logits, or the best k with their ids. x: normalised, [1,T,h] or [1,h]. */
+void head_logits(graph *g, head_weights *w, ir_value *x);
+void head_top_k(graph *g, head_weights *w, ir_value *x, int64_t k);
+
+/* --- families
+ * ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    ckpt_family config;
+    const char *no_single; /* why preset single is not offered; NULL: it is, and is the default */
+    weight_fold final_norm;
+    ir_value *(*layer)(graph *g, ir_value *x); /* builds layer g->layer; x [1,T,h] in stream dtype */
+} model_family;
+
+extern const model_family family_qwen3_5, family_qwen3, family_qwen2, family_llama;
+#endif

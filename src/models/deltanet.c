@@ -1,0 +1,117 @@
+#include "models/blocks.h"
+#include <math.h>
+
+/* The gated delta rule, one token. H key heads of size dk; each serves R value heads of size dv; C = 2 H dk +
+ * H R dv. */
+typedef struct {
+    int32_t heads, repeat, dk, dv, channels, taps;
+} sizes;
+
+static sizes sizes_of(const ckpt_config *c) {
+    sizes s = {.heads = (int32_t)c->linear_k_heads,
+               .repeat = (int32_t)(c->linear_v_heads / c->linear_k_heads)};
+    s.dk = (int32_t)c->linear_k_dim;
+    s.dv = (int32_t)c->linear_v_dim;
+    s.channels = 2 * s.heads * s.dk + s.heads * s.repeat * s.dv;
+    s.taps = (int32_t)c->conv_kernel;
+    return s;
+}
+
+/* silu(causal depthwise convolution) of u [1,1,C]; the state keeps the last taps - 1 columns of u. -> [1,C,1]
+ */
+static ir_value *convolve(graph *g, const sizes *s, ir_value *u) {
+    ir_builder *b = &g->b;
+    const char *name = arena_printf(g->a, "conv_%lld", (long long)g->layer);
+    state_pair state = state_declare(g, name, IR_TYPE(DT_FP16, 1, s->channels, s->taps - 1), g->split_all);
+    ir_value *column = RESHAPE(g, "conv_column", cast(g, u, g->type.linear), 1, s->channels, 1);
+    ir_value *columns[2] = {state_read(g, &state, g->type.linear), column};
+    ir_value *history = b_opv(b, OP_concat, graph_name(g, "conv_history"), A_values, columns, 2, A_axis,
+                              b_i32(b, 2), A_interleave, b_bool(b, false), A_NONE);
+    state_write(g, &state,
+                b_op(b, OP_slice_by_index, graph_name(g, "conv_kept"), A_x, history, A_begin,
+                     B_INTS(b, 0, 0, 1), A_end, B_INTS(b, 1, s->channels, s->taps), A_NONE));
+    ir_value *w = PARAMETER(g, "linear_attn.conv1d.weight", FOLD_NONE, g->type.core, s->channels, 1, s->taps);
+    ir_value *y = b_op(b, OP_conv, graph_name(g, "conv"), A_x, cast(g, history, b_type(b, w).dtype), A_weight,
+                       w, A_groups, b_i32(b, s->channels), A_NONE);
+    return unary(g, OP_silu, "conv_silu", cast(g, y, g->type.core));
+}
+
+/* softplus(y) = max(y, 0) + log(1 + exp(-|y|)): never overflows. */
+static ir_value *softplus(graph *g, ir_value *y) {
+    ir_dtype d = g->type.core;
+    ir_value *small =
+        binary(g, OP_mul, "softplus_minus_abs", unary(g, OP_abs, "softplus_abs", y), number(g, d, -1));
+    ir_value *one_plus =
+        binary(g, OP_add, "softplus_one_plus", unary(g, OP_exp, "softplus_exp", small), number(g, d, 1));
+    return binary(g, OP_add, "softplus", unary(g, OP_relu, "softplus_relu", y),
+                  unary(g, OP_log, "softplus_log", one_plus));
+}
+
+/* exp(-exp(A_log) * softplus(a + dt_bias)), the decay of each value head in (0, 1]. -> [H,R,1,1] */
+static ir_value *decay(graph *g, const sizes *s, ir_value *x) {
+    ir_dtype d = g->type.core;
+    int64_t heads = g->c->linear_v_heads;
+    ir_value *a = cast(g, linear(g, "linear_attn.in_proj_a", x, g->c->hidden, heads, false), d);
+    ir_value *bias = cast(g, PARAMETER(g, "linear_attn.dt_bias", FOLD_NONE, d, heads), d);
+    ir_value *rate = cast(g, PARAMETER(g, "linear_attn.A_log", FOLD_NEG_EXP, d, heads), d);
+    ir_value *log =
+        binary(g, OP_mul, "log_decay", softplus(g, binary(g, OP_add, "decay_input", a, bias)), rate);
+    return RESHAPE(g, "decay", unary(g, OP_exp, "decay_by_head", log), s->heads, s->repeat, 1, 1);
+}
+
+static ir_value *write_strength(graph *g, const sizes *s, ir_value *x) {
+    ir_value *v = linear(g, "linear_attn.in_proj_b", x, g->c->hidden, g->c->linear_v_heads, false);
+    return RESHAPE(g, "beta", unary(g, OP_sigmoid, "beta_by_head", cast(g, v, g->type.core)), s->heads,
+                   s->repeat, 1, 1);
+}
+
+static ir_value *product(graph *g, const char *name, ir_value *x, ir_value *y) {
+    return b_op(&g->b, OP_matmul, graph_name(g, name), A_x, x, A_y, y, A_transpose_x, b_bool(&g->b, false),
+                A_transpose_y, b_bool(&g->b, false), A_NONE);
+}
+
+/* S <- decay * S; S <- S + k (beta (v - S^T k))^T; o = S^T q. Rows q, k [H,1,1,dk], v [H,R,1,dv] -> o
+ * [H,R,1,dv]. */
+static ir_value *step(graph *g, const sizes *s, ir_value *q, ir_value *k, ir_value *v, ir_value *alpha,
+                      ir_value *beta) {
+    const char *name = arena_printf(g->a, "rec_%lld", (long long)g->layer);
+    bool split = g->split_all || g->o->split_state;
+    state_pair state = state_declare(g, name, IR_TYPE(DT_FP16, 1, s->heads * s->repeat, s->dk, s->dv), split);
+    ir_value *S =
+        RESHAPE(g, "memory", state_read(g, &state, g->type.core), s->heads, s->repeat, s->dk, s->dv);
+    S = binary(g, OP_mul, "memory_decayed", S, alpha);
+    ir_value *error = binary(g, OP_sub, "memory_error", v, product(g, "memory_recall", k, S));
+    ir_value *column = RESHAPE(g, "key_column", k, s->heads, 1, s->dk, 1);
+    ir_value *change =
+        binary(g, OP_mul, "memory_change", column, binary(g, OP_mul, "memory_write", error, beta));
+    S = binary(g, OP_add, "memory_new", S, change);
+    state_write(g, &state, RESHAPE(g, "memory_stored", S, 1, s->heads * s->repeat, s->dk, s->dv));
+    return product(g, "memory_read", q, S);
+}
+
+ir_value *deltanet(graph *g, ir_value *x) {
+    const ckpt_config *c = g->c;
+    sizes s = sizes_of(c);
+    int32_t key = s.heads * s.dk, value = s.heads * s.repeat * s.dv;
+    ir_dtype d = g->type.core;
+    ir_value *part[3];
+    ir_value *u = linear(g, "linear_attn.in_proj_qkv", x, c->hidden, s.channels, false);
+    ir_value *z = linear(g, "linear_attn.in_proj_z", x, c->hidden, value, false);
+    split_axis(g, "conv_parts", convolve(g, &s, u), 1, (int32_t[]){key, key, value}, 3, part);
+    ir_value *q = RESHAPE(g, "query", part[0], s.heads, 1, 1, s.dk),
+             *k = RESHAPE(g, "key", part[1], s.heads, 1, 1, s.dk);
+    ir_value *v = RESHAPE(g, "value", part[2], s.heads, s.repeat, 1, s.dv);
+    q = normalize(g, "query_unit", q, OP_reduce_sum, 1e-6);
+    q = binary(g, OP_mul, "query_scaled", cast(g, q, d), number(g, d, (float)(1 / sqrt((double)s.dk))));
+    k = cast(g, normalize(g, "key_unit", k, OP_reduce_sum, 1e-6), d);
+    ir_value *alpha = decay(g, &s, x), *beta = write_strength(g, &s, x);
+    ir_value *o = step(g, &s, q, k, v, alpha, beta);
+
+    ir_value *w = PARAMETER(g, "linear_attn.norm.weight", FOLD_NONE, d, s.dv);
+    o = cast(g, normalize(g, "memory_normalized", o, OP_reduce_mean, c->eps), b_type(&g->b, w).dtype);
+    o = cast(g, binary(g, OP_mul, "memory_normed", o, w), d);
+    z = RESHAPE(g, "output_gate", cast(g, z, d), s.heads, s.repeat, 1, s.dv);
+    o = binary(g, OP_mul, "output_gated", o, unary(g, OP_silu, "output_gate_silu", z));
+    o = RESHAPE(g, "output", o, 1, 1, value);
+    return linear(g, "linear_attn.out_proj", cast(g, o, g->type.linear), value, c->hidden, false);
+}

@@ -1,0 +1,183 @@
+#include "base/str.h"
+#include "models/blocks.h"
+#include <stdio.h>
+#include <string.h>
+
+const char *graph_name(graph *g, const char *name) {
+    return g->layer < 0 ? name : arena_printf(g->a, "layer_%lld_%s", (long long)g->layer, name);
+}
+
+void graph_note(graph *g, const char *tensor, const char *fmt, ...) {
+    char what[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    models_graph *m = g->out;
+    models_note *note = arena_grow(g->a, m->note, m->n_note, &g->cap_note, m->n_note + 1, sizeof *note);
+    note[m->n_note++] = (models_note){arena_str(g->a, tensor), arena_str(g->a, what)};
+    m->note = note;
+}
+
+ir_value *unary(graph *g, ir_opcode code, const char *name, ir_value *x) {
+    return b_op(&g->b, code, graph_name(g, name), A_x, x, A_NONE);
+}
+
+ir_value *binary(graph *g, ir_opcode code, const char *name, ir_value *x, ir_value *y) {
+    return b_op(&g->b, code, graph_name(g, name), A_x, x, A_y, y, A_NONE);
+}
+
+ir_value *number(graph *g, ir_dtype d, float v) {
+    return d == DT_FP16 ? b_f16(&g->b, v) : b_f32(&g->b, v);
+}
+
+ir_value *cast(graph *g, ir_value *x, ir_dtype d) {
+    if (b_type(&g->b, x).dtype == d) return x;
+    const char *name = arena_printf(g->a, "%s_%s", x->name ? x->name : "value", dtype_name(d));
+    return cast_named(g, name, x, d);
+}
+
+ir_value *cast_named(graph *g, const char *name, ir_value *x, ir_dtype d) {
+    return b_op(&g->b, OP_cast, name, A_x, x, A_dtype, b_text(&g->b, dtype_name(d)), A_NONE);
+}
+
+ir_value *reshape(graph *g, const char *name, ir_value *x, ir_value *shape) {
+    return b_op(&g->b, OP_reshape, graph_name(g, name), A_x, x, A_shape, shape, A_NONE);
+}
+
+void split_axis(graph *g, const char *name, ir_value *x, int axis, const int32_t *sizes, uint32_t n,
+                ir_value **out) {
+    b_op_multi(&g->b, OP_split, graph_name(g, name), out, n, A_x, x, A_split_sizes, b_ints(&g->b, sizes, n),
+               A_axis, b_i32(&g->b, axis), A_NONE);
+}
+
+/* --- constants from the checkpoint --- */
+
+static const char *tensor_name(graph *g, const char *name) {
+    if (g->layer < 0) return arena_printf(g->a, "%s%s", g->prefix, name);
+    return arena_printf(g->a, "%slayers.%lld.%s", g->prefix, (long long)g->layer, name);
+}
+
+const st_tensor *graph_tensor(graph *g, const char *name, int rank, const int64_t *dim) {
+    const char *full = tensor_name(g, name);
+    const st_tensor *t = checkpoint_find(g->ckpt, full);
+    ir_type want = ir_tensor(t ? t->type.dtype : DT_FP32, rank, dim);
+    if (!t) {
+        const char *shape = ir_type_text(g->a, &want);
+        err_set(g->b.e, ERR_FORMAT, "%s: tensor %s is missing (expected shape %s)", checkpoint_dir(g->ckpt),
+                full, strchr(shape, '['));
+        return NULL;
+    }
+    if (!weight_readable(t->type.dtype)) {
+        err_set(g->b.e, ERR_UNSUPPORTED, "%s: tensor %s is of type %s, expected F32, F16 or BF16", t->file,
+                full, dtype_name(t->type.dtype));
+        return NULL;
+    }
+    if (!ir_type_equal(&want, &t->type)) {
+        const char *expected = ir_type_text(g->a, &want), *found = ir_type_text(g->a, &t->type);
+        err_set(g->b.e, ERR_FORMAT, "%s: tensor %s has shape %s, expected %s", t->file, full,
+                strchr(found, '['), strchr(expected, '['));
+        return NULL;
+    }
+    map_add(g->used, t->name, strlen(t->name), 0);
+    return t;
+}
+
+ir_dtype graph_weight_dtype(graph *g, const st_tensor *t, weight_fold fold, ir_dtype d) {
+    if (d != DT_FP16 || (t->type.dtype == DT_FP16 && fold == FOLD_NONE)) return d;
+    weight_range r = weight_scan(t, fold);
+    unsigned long long over = r.overflow, gone = r.vanish, bad = r.not_finite;
+    if (over)
+        graph_note(g, t->name, "kept fp32: %llu value%s overflow%s fp16", over, over > 1 ? "s" : "",
+                   over > 1 ? "" : "s");
+    else if (gone)
+        graph_note(g, t->name, "%llu value%s vanish%s in fp16", gone, gone > 1 ? "s" : "",
+                   gone > 1 ? "" : "es");
+    if (bad) graph_note(g, t->name, "%llu values are infinite or not a number", bad);
+    return over ? DT_FP32 : d;
+}
+
+/* "layers.0.mlp.up_proj.weight" -> "layers_0_mlp_up_proj_weight": names are identifiers. */
+static const char *identifier(graph *g, const char *name) {
+    char *s = arena_str(g->a, graph_name(g, name));
+    for (char *p = s; *p; p++)
+        if (*p == '.') *p = '_';
+    return s;
+}
+
+ir_value *parameter(graph *g, const char *name, weight_fold fold, ir_dtype d, int rank, const int64_t *dim) {
+    const st_tensor *t = graph_tensor(g, name, rank, dim);
+    if (!t) return number(g, d, 0);
+    d = graph_weight_dtype(g, t, fold, d);
+    return b_const(&g->b, identifier(g, name), weight_const(g->a, t, fold, 0, ir_tensor(d, rank, dim)));
+}
+
+ir_value *linear(graph *g, const char *module, ir_value *x, int64_t in, int64_t out, bool bias) {
+    const char *weight_name = arena_printf(g->a, "%s.weight", module),
+               *bias_name = arena_printf(g->a, "%s.bias", module);
+    const st_tensor *w = graph_tensor(g, weight_name, 2, (int64_t[]){out, in});
+    const st_tensor *c = bias ? graph_tensor(g, bias_name, 1, &out) : NULL;
+    if (!w || (bias && !c)) return x;
+    ir_dtype d = graph_weight_dtype(g, w, FOLD_NONE, g->type.weight); /* weight and bias are of one dtype */
+    if (c && graph_weight_dtype(g, c, FOLD_NONE, g->type.weight) != d) d = DT_FP32;
+    const ir_const *wc = weight_const(g->a, w, FOLD_NONE, 0, IR_TYPE(d, out, in));
+    ir_value *wv = b_const(&g->b, identifier(g, weight_name), wc), *cv = NULL;
+    if (c)
+        cv = b_const(&g->b, identifier(g, bias_name), weight_const(g->a, c, FOLD_NONE, 0, IR_TYPE(d, out)));
+    if (d == DT_FP32) x = cast(g, x, d);
+    return b_op(&g->b, OP_linear, identifier(g, module), A_x, x, A_weight, wv, A_bias, cv, A_NONE);
+}
+
+/* --- states --- */
+
+state_pair state_declare(graph *g, const char *name, ir_type t, bool split) {
+    state_pair s = {.name = name, .value = b_state(&g->b, name, t)};
+    if (split) s.rest = b_state(&g->b, arena_printf(g->a, "%s_lo", name), t);
+    return s;
+}
+
+static ir_value *read(graph *g, const char *name, ir_value *state) {
+    return b_op(&g->b, OP_read_state, arena_printf(g->a, "%s_read", name), A_input, state, A_NONE);
+}
+
+static void write(graph *g, ir_value *state, ir_value *v) {
+    b_op_multi(&g->b, OP_write_state, NULL, NULL, 0, A_input, state, A_data, v, A_NONE);
+}
+
+/* The value as fp16 and, when the state is split, what rounding took away. */
+static void halves(graph *g, const state_pair *s, ir_value *v, ir_value **hi, ir_value **lo) {
+    *hi = cast(g, v, DT_FP16);
+    *lo = NULL;
+    if (!s->rest) return;
+    ir_value *rest =
+        binary(g, OP_sub, arena_printf(g->a, "%s_rest", s->name), v, cast(g, *hi, b_type(&g->b, v).dtype));
+    *lo = cast(g, rest, DT_FP16);
+}
+
+ir_value *state_read(graph *g, const state_pair *s, ir_dtype d) {
+    ir_value *v = cast(g, read(g, s->name, s->value), d);
+    if (!s->rest) return v;
+    return binary(g, OP_add, arena_printf(g->a, "%s_joined", s->name), v,
+                  cast(g, read(g, s->rest->name, s->rest), d));
+}
+
+void state_write(graph *g, const state_pair *s, ir_value *v) {
+    ir_value *hi, *lo;
+    halves(g, s, v, &hi, &lo);
+    write(g, s->value, hi);
+    if (lo) write(g, s->rest, lo);
+}
+
+static void update(graph *g, const char *name, ir_value *state, ir_value *v, ir_value *begin, ir_value *end) {
+    ir_value *old = read(g, name, state);
+    write(g, state,
+          b_op(&g->b, OP_slice_update, arena_printf(g->a, "%s_updated", name), A_x, old, A_update, v, A_begin,
+               begin, A_end, end, A_NONE));
+}
+
+void state_update(graph *g, const state_pair *s, ir_value *v, ir_value *begin, ir_value *end) {
+    ir_value *hi, *lo;
+    halves(g, s, v, &hi, &lo);
+    update(g, s->name, s->value, hi, begin, end);
+    if (lo) update(g, s->rest->name, s->rest, lo, begin, end);
+}

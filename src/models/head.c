@@ -1,0 +1,135 @@
+#include "models/blocks.h"
+#include <string.h>
+
+bool head_choose(graph *g, head_weights *w) {
+    const ckpt_config *c = g->c;
+    const char *embedding = arena_printf(g->a, "%sembed_tokens.weight", g->prefix);
+    const st_tensor *table = graph_tensor(g, "embed_tokens.weight", 2, (int64_t[]){c->vocab, c->hidden});
+    const st_tensor *own = checkpoint_find(g->ckpt, "lm_head.weight");
+    if (!table) return false;
+    if (!own && !c->tie_embeddings)
+        return err_set(g->b.e, ERR_FORMAT,
+                       "%s: tensor lm_head.weight is missing, and tie_word_embeddings is false",
+                       checkpoint_dir(g->ckpt));
+    if (own && !ir_type_equal(&own->type, &table->type) &&
+        (own->type.rank != 2 || own->type.dim[0] != c->vocab || own->type.dim[1] != c->hidden ||
+         !weight_readable(own->type.dtype)))
+        return err_set(g->b.e, ERR_FORMAT,
+                       "%s: tensor lm_head.weight is %s, expected [%lld,%lld] of F32, F16 or BF16", own->file,
+                       ir_type_text(g->a, &own->type), (long long)c->vocab, (long long)c->hidden);
+    if (own) map_add(g->used, own->name, strlen(own->name), 0);
+    if (c->tie_conflict)
+        graph_note(g, "config.json",
+                   "text_config and the top level disagree about tie_word_embeddings: text_config counts");
+    w->tied = c->tie_embeddings && (!own || weight_equal(own, table));
+    w->tensor = w->tied ? table : own;
+    if (c->tie_embeddings && !w->tied)
+        graph_note(g, "lm_head.weight",
+                   "differs from %s although tie_word_embeddings is true: used as the head", embedding);
+    return true;
+}
+
+/* The constants of the head, once. */
+static void make_parts(graph *g, head_weights *w) {
+    const ckpt_config *c = g->c;
+    if (w->part) return;
+    ir_dtype d = graph_weight_dtype(g, w->tensor, FOLD_NONE, g->type.weight);
+    w->n_part = (c->vocab + HEAD_ROWS - 1) / HEAD_ROWS;
+    w->part = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
+    for (int64_t i = 0; i < w->n_part; i++) {
+        int64_t first = i * HEAD_ROWS, rows = c->vocab - first < HEAD_ROWS ? c->vocab - first : HEAD_ROWS;
+        const char *name =
+            w->n_part == 1 ? "lm_head_weight" : arena_printf(g->a, "lm_head_weight_%lld", (long long)i);
+        w->part[i] = b_const(&g->b, name,
+                             weight_const(g->a, w->tensor, FOLD_NONE, first, IR_TYPE(d, rows, c->hidden)));
+    }
+}
+
+static ir_value *gather_rows(graph *g, const char *name, ir_value *table, ir_value *ids) {
+    return b_op(&g->b, OP_gather, name, A_x, table, A_indices, ids, A_axis, b_i32(&g->b, 0), A_NONE);
+}
+
+/* A tied table lies in the weight file once, in the head's pieces: each row is taken from the piece that has
+ * it. */
+static ir_value *embed_tied(graph *g, const head_weights *w, ir_value *ids) {
+    ir_builder *b = &g->b;
+    ir_value *x = NULL;
+    for (int64_t i = 0; i < w->n_part; i++) {
+        int32_t first = (int32_t)(i * HEAD_ROWS), rows = (int32_t)b_type(b, w->part[i]).dim[0];
+        ir_value *local = binary(g, OP_sub, "embed_local_id", ids, b_i32(b, first));
+        local = binary(g, OP_minimum, "embed_below_end", local, b_i32(b, rows - 1));
+        local = binary(g, OP_maximum, "embed_row", local, b_i32(b, 0));
+        ir_value *here = gather_rows(g, "embed_part", w->part[i], local);
+        if (!x) {
+            x = here;
+            continue;
+        }
+        ir_value *mine = binary(g, OP_greater_equal, "embed_is_here", ids, b_i32(b, first));
+        mine = b_op(b, OP_expand_dims, "embed_choice", A_x, mine, A_axes, B_INTS(b, -1), A_NONE);
+        x = b_op(b, OP_select, "embed_so_far", A_cond, mine, A_a, here, A_b, x, A_NONE);
+    }
+    return x;
+}
+
+ir_value *embed(graph *g, head_weights *w, ir_value *ids) {
+    const ckpt_config *c = g->c;
+    ir_value *x;
+    if (w->tied) {
+        make_parts(g, w);
+        x = w->n_part == 1 ? gather_rows(g, "embedding", w->part[0], ids) : embed_tied(g, w, ids);
+    } else {
+        x = gather_rows(g, "embedding",
+                        PARAMETER(g, "embed_tokens.weight", FOLD_NONE, g->type.weight, c->vocab, c->hidden),
+                        ids);
+    }
+    return cast(g, x, g->type.stream);
+}
+
+/* fp32 logits of piece i. */
+static ir_value *piece(graph *g, const head_weights *w, int64_t i, ir_value *x, const char *name) {
+    ir_dtype d = b_type(&g->b, w->part[i]).dtype;
+    if (d == DT_FP32) x = cast(g, x, d);
+    bool wide = b_type(&g->b, x).dtype == DT_FP32;
+    ir_value *y = b_op(&g->b, OP_linear, wide ? name : arena_printf(g->a, "%s_fp16", name), A_x, x, A_weight,
+                       w->part[i], A_NONE);
+    return wide ? y : cast_named(g, name, y, DT_FP32);
+}
+
+static ir_value *join(graph *g, const char *name, ir_value *const *v, int64_t n) {
+    return b_opv(&g->b, OP_concat, name, A_values, v, (uint32_t)n, A_axis, b_i32(&g->b, -1), A_interleave,
+                 b_bool(&g->b, false), A_NONE);
+}
+
+void head_logits(graph *g, head_weights *w, ir_value *x) {
+    make_parts(g, w);
+    ir_value **y = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
+    for (int64_t i = 0; i < w->n_part; i++)
+        y[i] = piece(g, w, i, x, w->n_part == 1 ? "logits" : "logits_part");
+    b_output(&g->b, w->n_part == 1 ? y[0] : join(g, "logits", y, w->n_part));
+}
+
+static void top_k(graph *g, const char *name, ir_value *x, int64_t k, ir_value **out) {
+    b_op_multi(&g->b, OP_topk, name, out, 2, A_x, x, A_k, b_i32(&g->b, (int32_t)k), A_axis, b_i32(&g->b, -1),
+               A_ascending, b_bool(&g->b, false), A_NONE);
+}
+
+void head_top_k(graph *g, head_weights *w, ir_value *x, int64_t k) {
+    make_parts(g, w);
+    if (k > g->c->vocab) k = g->c->vocab;
+    ir_value **values = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
+    ir_value **ids = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
+    for (int64_t i = 0; i < w->n_part; i++) {
+        int64_t rows = b_type(&g->b, w->part[i]).dim[0];
+        ir_value *best[2];
+        top_k(g, "part_best", piece(g, w, i, x, "logits_part"), k < rows ? k : rows, best);
+        values[i] = best[0];
+        ids[i] =
+            binary(g, OP_add, "part_ids", cast(g, best[1], DT_FP32), b_f32(&g->b, (float)(i * HEAD_ROWS)));
+    }
+    ir_value *best[2];
+    top_k(g, "best", join(g, "all_best", values, w->n_part), k, best);
+    ir_value *id = b_op(&g->b, OP_gather_along_axis, "best_ids", A_x, join(g, "all_ids", ids, w->n_part),
+                        A_indices, best[1], A_axis, b_i32(&g->b, -1), A_NONE);
+    b_output(&g->b, b_op(&g->b, OP_identity, "topk_values", A_x, best[0], A_NONE));
+    b_output(&g->b, cast_named(g, "topk_ids", id, DT_INT32));
+}
