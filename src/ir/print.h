@@ -1,5 +1,6 @@
-/* Readable listing of a program, one op a line:
- *   %x_3: fp16[1,1,256] = linear(x=%x_2, weight=fp16[256,256]@weights/weight.bin:64, bias=...)   // op name if it differs */
+/* Readable listing of a program, one op a line. Constants stand where they are used, large ones with their
+ * name and place: %x_3: fp16[1,1,256] = linear(x=%x_2, weight=%w: fp16[256,256]@weights/weight.bin:64)  // op
+ * name if it differs */
 #ifndef IR_PRINT_H
 #define IR_PRINT_H
 #include "base/str.h"
