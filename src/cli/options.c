@@ -186,9 +186,8 @@ static bool parse(cli_args *a, int argc, char **argv) {
 }
 
 cli_args *cli_parse(int command, int argc, char **argv) {
-    cli_args *a = mem_try(1, sizeof *a);
-    if (!a) mem_die(sizeof *a);
-    a->command = command;
+    cli_args *a = mem_alloc(sizeof *a);
+    *a = (cli_args){.command = command};
     if (parse(a, argc, argv)) return a;
     cli_args_free(a);
     return NULL;

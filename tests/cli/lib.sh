@@ -18,7 +18,7 @@ expect() {
     if [ -z "$pattern" ]; then
         [ ! -s "$work/stderr" ] || fail "unexpected on stderr: $*: $(head -c 400 "$work/stderr")"
     else
-        grep -qaE "$pattern" "$work/stderr" || fail "stderr does not match '$pattern': $*: $(head -c 400 "$work/stderr")"
+        grep -qaE -e "$pattern" "$work/stderr" || fail "stderr does not match '$pattern': $*: $(head -c 400 "$work/stderr")"
         [ "$(wc -l <"$work/stderr")" = 1 ] || fail "not one line on stderr: $*: $(head -c 400 "$work/stderr")"
     fi
 }
