@@ -1,0 +1,133 @@
+/* The forms by name, type and shape, and what is said when none fits. */
+#include "base/file.h"
+#include "generate/contract.h"
+#include "test.h"
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FEATURE(n, ...)                                                                                      \
+    { .name = n, .type = IR_TYPE(__VA_ARGS__) }
+
+static coreml_model model_of(coreml_function *f) {
+    return (coreml_model){.spec = 9, .default_function = "main", .func = f, .n_func = 1};
+}
+
+static void chunks(void **state) {
+    (void)state;
+    coreml_feature in[] = {FEATURE("hidden", DT_FP16, 1, 1, 64), FEATURE("current_pos", DT_INT32, 1)};
+    coreml_feature out[] = {FEATURE("logits", DT_FP32, 1, 300)};
+    coreml_feature st[] = {FEATURE("conv_0", DT_FP16, 1, 128, 3), FEATURE("k_1", DT_FP16, 1, 2, 77, 16),
+                           FEATURE("v_1", DT_FP16, 1, 2, 77, 16)};
+    coreml_function f = {"main", in, out, st, 2, 1, 3};
+    coreml_model m = model_of(&f);
+    contract c;
+    err e = {0};
+    assert_true(contract_find(&c, &m, &e));
+    assert_int_equal(c.form, CONTRACT_CHUNKS);
+    assert_int_equal(c.hidden, 64);
+    assert_int_equal(c.input_type, DT_FP16);
+    assert_int_equal(c.vocab, 300);
+    assert_int_equal(c.context, 77);
+    assert_int_equal(c.block, 1);
+    assert_int_equal(c.top_k, 0);
+    f.n_state = 1; /* nothing bounds the positions */
+    assert_true(contract_find(&c, &m, &e));
+    assert_int_equal(c.context, INT32_MAX);
+}
+
+static const coreml_range ids_range[] = {{1, 1}, {1, 500}};
+static const coreml_range mask_range[] = {{1, 1}, {1, 1}, {1, 500}, {1, 500}};
+
+static void single(void **state) {
+    (void)state;
+    coreml_feature in[] = {FEATURE("causal_mask", DT_FP16, 1, 1, 1, 1), FEATURE("input_ids", DT_INT32, 1, 1)};
+    in[0].range = mask_range;
+    in[1].range = ids_range;
+    coreml_feature out[] = {FEATURE("topk_ids", DT_INT32, 1, 1, 8), FEATURE("topk_values", DT_FP32, 1, 1, 8)};
+    coreml_feature st[] = {FEATURE("key_cache", DT_FP16, 2, 1, 2, 400, 16),
+                           FEATURE("value_cache", DT_FP16, 2, 1, 2, 400, 16)};
+    coreml_function f = {"main", in, out, st, 2, 2, 2};
+    coreml_model m = model_of(&f);
+    contract c;
+    err e = {0};
+    assert_true(contract_find(&c, &m, &e));
+    assert_int_equal(c.form, CONTRACT_SINGLE);
+    assert_int_equal(c.top_k, 8);
+    assert_int_equal(c.ids, 0);
+    assert_int_equal(c.values, 1);
+    assert_int_equal(c.context, 400);
+    assert_int_equal(c.block, 400);
+    coreml_feature logits[] = {FEATURE("logits", DT_FP32, 1, 1, 300)};
+    f.out = logits;
+    f.n_out = 1;
+    assert_true(contract_find(&c, &m, &e));
+    assert_int_equal(c.top_k, 0);
+    assert_int_equal(c.vocab, 300);
+}
+
+static void nothing_fits(void **state) {
+    (void)state;
+    coreml_feature in[] = {FEATURE("x", DT_FP16, 1, 64), FEATURE("current_pos", DT_INT32, 1)};
+    coreml_feature out[] = {FEATURE("y", DT_FP16, 1, 64)};
+    coreml_function f = {"main", in, out, NULL, 2, 1, 0};
+    coreml_model m = model_of(&f);
+    contract c;
+    err e = {0};
+    assert_false(contract_find(&c, &m, &e));
+    assert_int_equal(e.code, ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "chunks lacks input hidden, a meaning for input x, output logits."));
+    assert_non_null(strstr(e.msg, "single lacks input input_ids, input causal_mask"));
+    assert_non_null(
+        strstr(e.msg, "inputs x fp16[1,64], current_pos int32[1]; outputs y fp16[1,64]; states none"));
+}
+
+static void wrong_shapes(void **state) {
+    (void)state;
+    coreml_feature in[] = {FEATURE("hidden", DT_FP16, 1, 8, 64), FEATURE("current_pos", DT_FP32, 1)};
+    coreml_feature out[] = {FEATURE("logits", DT_FP32, 1, 300)};
+    coreml_function f = {"main", in, out, NULL, 2, 1, 0};
+    coreml_model m = model_of(&f);
+    contract c;
+    err e = {0};
+    assert_false(contract_find(&c, &m, &e));
+    assert_non_null(
+        strstr(e.msg, "chunks lacks input current_pos as int32 of rank 1, input hidden as [1,1,h]."));
+}
+
+static void places(void **state) {
+    (void)state;
+    char dir[] = "/tmp/millet-contract-XXXXXX", path[300], expect[300];
+    assert_non_null(mkdtemp(dir));
+    err e = {0};
+    arena *a = arena_new();
+    contract_paths p;
+    assert_false(contract_locate(&p, a, dir, NULL, &e));
+    assert_int_equal(e.code, ERR_IO);
+    assert_non_null(strstr(e.msg, "Manifest.json"));
+    snprintf(path, sizeof path, "%s/model.mlpackage", dir);
+    snprintf(expect, sizeof expect, "%s/embed_tokens.bin", dir);
+    assert_int_equal(mkdir(path, 0755), 0);
+    char file[400];
+    snprintf(file, sizeof file, "%s/Manifest.json", path);
+    e = (err){0};
+    assert_true(file_write(file, "{}", 2, &e) && file_write(expect, "x", 1, &e));
+    assert_true(contract_locate(&p, a, dir, NULL, &e));
+    assert_string_equal(p.package, path);
+    assert_string_equal(p.table, expect);
+    assert_null(p.tokenizer);
+    strcat(path, "//");
+    assert_true(contract_locate(&p, a, path, NULL, &e)); /* the package itself: the same things beside it */
+    assert_string_equal(p.table, expect);
+    assert_false(contract_locate(&p, a, dir, "/nowhere", &e));
+    assert_non_null(strstr(e.msg, "/nowhere: no tokenizer.json"));
+    assert_true(file_remove_tree(dir, &e));
+    arena_free(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks),       cmocka_unit_test(single), cmocka_unit_test(nothing_fits),
+        cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
