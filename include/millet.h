@@ -42,8 +42,7 @@
 extern "C" {
 #endif
 
-/* ---- errors
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 typedef enum {
     MILLET_OK,
@@ -66,8 +65,7 @@ typedef struct {
 MILLET_API const char *millet_version(void);
 MILLET_API void millet_free(void *p);
 
-/* ---- packages
- * -------------------------------------------------------------------------------------------------- */
+/* ---- packages ---- */
 
 #define MILLET_MAX_RANK 8
 
@@ -123,8 +121,7 @@ MILLET_API bool millet_feature_at(const millet_package *p, const char *function,
  * NULL. */
 MILLET_API const char *millet_metadata(const millet_package *p, const char *key);
 
-/* ---- sessions
- * -------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---- */
 
 /* A named tensor, row-major, without padding. */
 typedef struct {
@@ -179,8 +176,7 @@ MILLET_API bool millet_snapshot_restore(millet_session *s, const millet_snapshot
                                         millet_error *error);
 MILLET_API void millet_snapshot_free(millet_snapshot *snapshot);
 
-/* ---- text
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- text ---- */
 
 typedef struct millet_tokenizer millet_tokenizer;
 typedef struct millet_stream millet_stream;
@@ -203,8 +199,7 @@ MILLET_API void millet_stream_push(millet_stream *s, int32_t id, const char **te
 /* What is left at the end; the stream is as new then. */
 MILLET_API void millet_stream_flush(millet_stream *s, const char **text, size_t *len);
 
-/* ---- generation
- * ------------------------------------------------------------------------------------------------ */
+/* ---- generation ---- */
 
 typedef struct millet_lm millet_lm;
 
@@ -264,8 +259,7 @@ MILLET_API bool millet_generate_ids(const millet_lm *lm, const int32_t *ids, siz
                                     const millet_generate_options *options, millet_generation *result,
                                     millet_error *error);
 
-/* ---- conversion
- * ------------------------------------------------------------------------------------------------ */
+/* ---- conversion ---- */
 
 typedef struct {
     size_t size;

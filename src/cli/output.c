@@ -82,6 +82,10 @@ int cli_fail(const err *e) {
     return interrupt ? 128 + (int)interrupt : CLI_FAILED;
 }
 
+int cli_done(void) {
+    return interrupt ? 128 + (int)interrupt : CLI_OK;
+}
+
 static void on_interrupt(int sig) {
     interrupt = sig;
 }

@@ -17,6 +17,8 @@ void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cli_error_in(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints the error; returns CLI_FAILED, or 128 + the signal's number after an interrupt. */
 int cli_fail(const err *e);
+/* Exit code of a command that ended well, perhaps early: 128 + the signal's number after an interrupt. */
+int cli_done(void);
 
 /* From here on SIGINT, SIGTERM and SIGHUP do not end the process but are remembered; a second one ends it. */
 void cli_catch_interrupts(void);

@@ -1,0 +1,11 @@
+/* Files that several commands take: text, token ids. The path "-" is standard input. */
+#ifndef CLI_INPUT_H
+#define CLI_INPUT_H
+#include "base/err.h"
+#include "base/str.h"
+
+/* A whole file, which must be UTF-8. */
+bool cli_read_text(str *out, const char *path, err *e);
+/* A JSON array of token ids, or ids separated by white space. *ids: free() it. */
+bool cli_read_ids(const char *path, int32_t **ids, size_t *n, err *e);
+#endif
