@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* The forms by name, type and shape, and what is said when none fits. */
 #include "base/file.h"
 #include "generate/contract.h"
@@ -18,7 +19,8 @@ static void chunks(void **state) {
     coreml_feature out[] = {FEATURE("logits", DT_FP32, 1, 300)};
     coreml_feature st[] = {FEATURE("conv_0", DT_FP16, 1, 128, 3), FEATURE("k_1", DT_FP16, 1, 2, 77, 16),
                            FEATURE("v_1", DT_FP16, 1, 2, 77, 16)};
-    coreml_function f = {"main", in, out, st, 2, 1, 3};
+    coreml_function f = {
+        .name = "main", .in = in, .out = out, .state = st, .n_in = 2, .n_out = 1, .n_state = 3};
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
@@ -46,7 +48,8 @@ static void single(void **state) {
     coreml_feature out[] = {FEATURE("topk_ids", DT_INT32, 1, 1, 8), FEATURE("topk_values", DT_FP32, 1, 1, 8)};
     coreml_feature st[] = {FEATURE("key_cache", DT_FP16, 2, 1, 2, 400, 16),
                            FEATURE("value_cache", DT_FP16, 2, 1, 2, 400, 16)};
-    coreml_function f = {"main", in, out, st, 2, 2, 2};
+    coreml_function f = {
+        .name = "main", .in = in, .out = out, .state = st, .n_in = 2, .n_out = 2, .n_state = 2};
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
@@ -69,7 +72,8 @@ static void nothing_fits(void **state) {
     (void)state;
     coreml_feature in[] = {FEATURE("x", DT_FP16, 1, 64), FEATURE("current_pos", DT_INT32, 1)};
     coreml_feature out[] = {FEATURE("y", DT_FP16, 1, 64)};
-    coreml_function f = {"main", in, out, NULL, 2, 1, 0};
+    coreml_function f = {
+        .name = "main", .in = in, .out = out, .state = NULL, .n_in = 2, .n_out = 1, .n_state = 0};
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
@@ -85,7 +89,8 @@ static void wrong_shapes(void **state) {
     (void)state;
     coreml_feature in[] = {FEATURE("hidden", DT_FP16, 1, 8, 64), FEATURE("current_pos", DT_FP32, 1)};
     coreml_feature out[] = {FEATURE("logits", DT_FP32, 1, 300)};
-    coreml_function f = {"main", in, out, NULL, 2, 1, 0};
+    coreml_function f = {
+        .name = "main", .in = in, .out = out, .state = NULL, .n_in = 2, .n_out = 1, .n_state = 0};
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
