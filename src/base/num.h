@@ -27,17 +27,16 @@ static inline float num_f16_f32(uint16_t h) {
     return num_bits_f32(sign | r);
 }
 
-/* Round to nearest even; overflow gives infinity; NaN stays NaN. */
+/* Round to nearest even; overflow gives infinity; NaN stays NaN. Branch-free, as above. */
 static inline uint16_t num_f32_f16(float f) {
-    uint32_t u = num_f32_bits(f), sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu;
-    if (a >= 0x7F800000u) return (uint16_t)(sign | (a > 0x7F800000u ? 0x7E00u : 0x7C00u));
-    if (a >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
-    if (a < 0x38800000u) { /* subnormal or zero: let the FPU round at the right bit */
-        float r = num_bits_f32(a) + 0.5f;
-        return (uint16_t)(sign | (num_f32_bits(r) - 0x3F000000u));
-    }
-    uint32_t odd = a >> 13 & 1;
-    return (uint16_t)(sign | ((a + 0xC8000FFFu + odd) >> 13));
+    uint32_t u = num_f32_bits(f), sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu, odd = a >> 13 & 1;
+    uint32_t normal = (a + 0xC8000FFFu + odd) >> 13;
+    uint32_t subnormal =
+        num_f32_bits(num_bits_f32(a) + 0.5f) - 0x3F000000u; /* the FPU rounds at the right bit */
+    uint32_t r = a < 0x38800000u ? subnormal : normal;
+    r = a >= 0x477FF000u ? 0x7C00u : r;
+    r = a > 0x7F800000u ? 0x7E00u : r;
+    return (uint16_t)(sign | r);
 }
 
 static inline float num_bf16_f32(uint16_t h) {
