@@ -41,7 +41,7 @@ typedef struct graph {
 
 /* "layer_3_q" inside layer 3, else "q". Lives in the arena. */
 const char *graph_name(graph *g, const char *name);
-void graph_note(graph *g, const char *tensor, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void graph_note(graph *g, models_note_kind kind, const char *tensor, uint64_t count, const char *what);
 
 ir_value *unary(graph *g, ir_opcode code, const char *name, ir_value *x);
 ir_value *binary(graph *g, ir_opcode code, const char *name, ir_value *x, ir_value *y);

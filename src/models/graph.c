@@ -1,21 +1,16 @@
 #include "base/str.h"
 #include "models/blocks.h"
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 
 const char *graph_name(graph *g, const char *name) {
     return g->layer < 0 ? name : arena_printf(g->a, "layer_%lld_%s", (long long)g->layer, name);
 }
 
-void graph_note(graph *g, const char *tensor, const char *fmt, ...) {
-    char what[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
+void graph_note(graph *g, models_note_kind kind, const char *tensor, uint64_t count, const char *what) {
     models_graph *m = g->out;
     models_note *note = arena_grow(g->a, m->note, m->n_note, &g->cap_note, m->n_note + 1, sizeof *note);
-    note[m->n_note++] = (models_note){arena_str(g->a, tensor), arena_str(g->a, what)};
+    note[m->n_note++] = (models_note){kind, arena_str(g->a, tensor), arena_str(g->a, what), count};
     m->note = note;
 }
 
@@ -86,15 +81,14 @@ const st_tensor *graph_tensor(graph *g, const char *name, int rank, const int64_
 ir_dtype graph_weight_dtype(graph *g, const st_tensor *t, weight_fold fold, ir_dtype d) {
     if (d != DT_FP16 || (t->type.dtype == DT_FP16 && fold == FOLD_NONE)) return d;
     weight_range r = weight_scan(t, fold);
-    unsigned long long over = r.overflow, gone = r.vanish, bad = r.not_finite;
-    if (over)
-        graph_note(g, t->name, "kept fp32: %llu value%s overflow%s fp16", over, over > 1 ? "s" : "",
-                   over > 1 ? "" : "s");
-    else if (gone)
-        graph_note(g, t->name, "%llu value%s vanish%s in fp16", gone, gone > 1 ? "s" : "",
-                   gone > 1 ? "" : "es");
-    if (bad) graph_note(g, t->name, "%llu values are infinite or not a number", bad);
-    return over ? DT_FP32 : d;
+    if (r.overflow)
+        graph_note(g, NOTE_OVERFLOW, t->name, r.overflow, "");
+    else if (r.vanish)
+        graph_note(g, NOTE_VANISH, t->name, r.vanish, "");
+    if (r.not_finite)
+        graph_note(g, NOTE_WARNING, t->name, r.not_finite,
+                   arena_printf(g->a, "%" PRIu64 " values are infinite or not a number", r.not_finite));
+    return r.overflow ? DT_FP32 : d;
 }
 
 /* "layers.0.mlp.up_proj.weight" -> "layers_0_mlp_up_proj_weight": names are identifiers. */

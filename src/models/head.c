@@ -19,13 +19,15 @@ bool head_choose(graph *g, head_weights *w) {
                        ir_type_text(g->a, &own->type), (long long)c->vocab, (long long)c->hidden);
     if (own) map_add(g->used, own->name, strlen(own->name), 0);
     if (c->tie_conflict)
-        graph_note(g, "config.json",
+        graph_note(g, NOTE_WARNING, "config.json", 1,
                    "text_config and the top level disagree about tie_word_embeddings: text_config counts");
     w->tied = c->tie_embeddings && (!own || weight_equal(own, table));
     w->tensor = w->tied ? table : own;
     if (c->tie_embeddings && !w->tied)
-        graph_note(g, "lm_head.weight",
-                   "differs from %s although tie_word_embeddings is true: used as the head", embedding);
+        graph_note(g, NOTE_WARNING, "lm_head.weight", 1,
+                   arena_printf(g->a,
+                                "differs from %s although tie_word_embeddings is true: used as the head",
+                                embedding));
     return true;
 }
 

@@ -87,12 +87,12 @@ static void note_skipped(graph *g) {
             known = !strncmp(name, group[k].prefix, strlen(group[k].prefix));
             group[k].n += known;
         }
-        if (!known) graph_note(g, name, "skipped: not part of this model");
+        if (!known) graph_note(g, NOTE_SKIPPED, name, 1, "not part of this model");
     }
     for (size_t k = 0; k < sizeof group / sizeof *group; k++)
         if (group[k].n)
-            graph_note(g, arena_printf(g->a, "%s*", group[k].prefix), "skipped: %s (%zu tensors)",
-                       group[k].what, group[k].n);
+            graph_note(g, NOTE_SKIPPED, arena_printf(g->a, "%s*", group[k].prefix), group[k].n,
+                       group[k].what);
 }
 
 /* --- the two forms --- */
@@ -230,8 +230,9 @@ bool models_build(models_graph *out, arena *a, const checkpoint *c, const models
             build_chunk(&g, f, &head);
         note_skipped(&g);
         if (o->context > config->max_position)
-            graph_note(&g, "config.json", "context %lld is beyond max_position_embeddings %lld",
-                       (long long)o->context, (long long)config->max_position);
+            graph_note(&g, NOTE_WARNING, "config.json", 1,
+                       arena_printf(a, "context %lld is beyond max_position_embeddings %lld",
+                                    (long long)o->context, (long long)config->max_position));
         describe(&g);
     }
     ir_build_end(&g.b);

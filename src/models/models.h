@@ -25,9 +25,17 @@ typedef struct {
 } models_range;
 
 /* What became of the checkpoint's tensors. */
+typedef enum {
+    NOTE_SKIPPED,  /* count tensors, named by a pattern, are not used; what says why: "vision" */
+    NOTE_OVERFLOW, /* count values overflow fp16: the tensor is kept fp32 */
+    NOTE_VANISH,   /* count values that are not 0 are 0 in fp16 */
+    NOTE_WARNING   /* what says what is odd about the tensor (or file) */
+} models_note_kind;
+
 typedef struct {
-    const char *tensor,
-        *what; /* what: "skipped: MTP", "kept fp32: 3 values overflow fp16", "12 values vanish in fp16" */
+    models_note_kind kind;
+    const char *tensor, *what;
+    uint64_t count;
 } models_note;
 
 typedef struct {
