@@ -21,6 +21,5 @@ typedef struct {
 
 /* Converts. summary (may be NULL) receives lines for people: files, sizes, bits per weight, what was skipped,
  * warnings. */
-bool convert_checkpoint(const char *checkpoint, const char *out, const convert_options *o, str *summary,
-                        err *e);
+bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e);
 #endif

@@ -1,0 +1,77 @@
+#define _GNU_SOURCE
+#include "cli/options.h"
+#include "cli/output.h"
+#include "convert/convert.h"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Progress on stderr: one line that is rewritten on a terminal, a line a second elsewhere. */
+typedef struct {
+    bool shown, terminal;
+    double start, last;
+} progress;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool on_progress(void *ctx, const char *tensor, uint64_t done, uint64_t total, uint64_t tensors_done,
+                        uint64_t tensors) {
+    progress *p = ctx;
+    if (cli_interrupted()) return false;
+    double t = now(), spent = t - p->start;
+    if (!p->shown || (t - p->last < (p->terminal ? 0.1 : 1) && done < total)) return true;
+    double rate = spent > 0 ? (double)done / spent : 0;
+    p->last = t;
+    fprintf(stderr, "%s%3.0f %%  %.0f of %.0f MB  %llu of %llu tensors", p->terminal ? "\r" : "",
+            total ? 100.0 * (double)done / (double)total : 100.0, (double)done / 1e6, (double)total / 1e6,
+            (unsigned long long)tensors_done, (unsigned long long)tensors);
+    if (spent > 0.5 && rate > 0)
+        fprintf(stderr, "  %.0f MB/s  %.0f s left", rate / 1e6, (double)(total - done) / rate);
+    fprintf(stderr, "  %.40s%s", tensor, p->terminal ? "\033[K" : "\n");
+    fflush(stderr);
+    return true;
+}
+
+/* Warnings go to stderr, also when the rest is not wanted. */
+static void print_summary(const char *text, bool quiet) {
+    for (const char *line = text, *end; *line; line = end) {
+        end = strchrnul(line, '\n');
+        int n = (int)(end - line);
+        if (*end) end++;
+        if (!strncmp(line, "warning: ", 9))
+            cli_error("%.*s", n, line);
+        else if (!quiet)
+            cli_printf("%.*s\n", n, line);
+    }
+}
+
+int cmd_convert(const cli_args *a) {
+    const char *out = cli_text(a, "output");
+    if (!out) return cli_usage(a, "give the directory to write with -o OUT");
+    bool quiet = cli_flag(a, "quiet");
+    progress p = {.start = now(), .terminal = isatty(STDERR_FILENO)};
+    p.shown = !quiet && (p.terminal || cli_flag(a, "progress"));
+    const convert_options o = {
+        .preset = cli_text(a, "preset"),
+        .precision = cli_text(a, "precision"),
+        .state = cli_given(a, "state") ? cli_text(a, "state") : NULL,
+        .context = cli_int(a, "context"),
+        .top_k = cli_int(a, "top-k"),
+        .overwrite = cli_flag(a, "overwrite"),
+        .progress = on_progress,
+        .ctx = &p,
+    };
+    err e = {0};
+    str summary = {0};
+    cli_catch_interrupts();
+    bool ok = convert_checkpoint(cli_arg(a, "CHECKPOINT"), out, &o, &summary, &e);
+    if (p.shown && p.terminal) fputs("\r\033[K", stderr);
+    if (ok) print_summary(str_get(&summary), quiet);
+    str_free(&summary);
+    return ok ? CLI_OK : cli_fail(&e);
+}

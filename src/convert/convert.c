@@ -1,0 +1,141 @@
+#include "convert/convert.h"
+#include "convert/job.h"
+#include <inttypes.h>
+#include <string.h>
+
+#define SPEC        9 /* opset CoreML8: states, slice_update */
+#define MAX_CONTEXT (1 << 20)
+#define MAX_TOP_K   (1 << 20)
+
+/* Index of word in a NULL-terminated list; fallback when word is NULL; -1 when it is none of them. */
+static int choice(const char *word, const char *const *list, int fallback) {
+    if (!word) return fallback;
+    for (int i = 0; list[i]; i++)
+        if (!strcmp(word, list[i])) return i;
+    return -1;
+}
+
+static bool read_options(job *j, err *e) {
+    const convert_options *o = j->o;
+    int precision =
+        choice(o->precision, (const char *const[]){"mixed", "float16", "float32", NULL}, PRECISION_MIXED);
+    int split = choice(o->state, (const char *const[]){"fp16", "split", NULL}, 1);
+    int preset = choice(o->preset, (const char *const[]){"chunks", "single", NULL}, PRESET_CHUNKS);
+    if (preset < 0) return err_set(e, ERR_USAGE, "preset %s: expected chunks or single", o->preset);
+    if (precision < 0)
+        return err_set(e, ERR_USAGE, "precision %s: expected mixed, float16 or float32", o->precision);
+    if (split < 0) return err_set(e, ERR_USAGE, "state %s: expected split or fp16", o->state);
+    if (!split && precision == PRECISION_FLOAT32)
+        return err_set(e, ERR_USAGE, "state fp16 contradicts precision float32, which splits every state");
+    if (o->context < 0 || o->context > MAX_CONTEXT)
+        return err_set(e, ERR_USAGE, "context %" PRId64 ": expected 1 to %d", o->context, MAX_CONTEXT);
+    if (o->top_k < -1 || o->top_k > MAX_TOP_K)
+        return err_set(e, ERR_USAGE, "top-k %" PRId64 ": expected 0 to %d", o->top_k, MAX_TOP_K);
+    j->graph_options = (models_options){
+        .preset = (models_preset)preset,
+        .precision = (models_precision)precision,
+        .split_state = split,
+        .context = o->context ? o->context : 2048,
+        .top_k = o->top_k < 0 ? 64 : o->top_k,
+    };
+    return true;
+}
+
+/* The preset asked for must be one the family has. */
+static bool choose_preset(job *j, err *e) {
+    const ckpt_config *c = checkpoint_config(j->c);
+    const char *why = "";
+    if (!j->o->preset) j->graph_options.preset = models_default_preset(c);
+    if (j->graph_options.top_k > c->vocab) j->graph_options.top_k = c->vocab;
+    return models_has_preset(c, j->graph_options.preset, &why) ||
+           err_set(e, ERR_UNSUPPORTED, "%s: preset %s is not for %s: %s", j->dir, job_preset_name(j),
+                   c->family->name, why);
+}
+
+/* Gives a flexible dimension of an input its bounds. */
+static bool set_range(job *j, const models_range *r, err *e) {
+    coreml_function *f = &j->m->func[0];
+    for (size_t i = 0; i < f->n_in; i++) {
+        coreml_feature *in = &f->in[i];
+        if (strcmp(in->name, r->input) || r->dim < 0 || r->dim >= in->type.rank) continue;
+        coreml_range *range = (coreml_range *)in->range;
+        if (!range) {
+            range = ARENA_ARRAY(j->a, coreml_range, IR_MAX_RANK);
+            for (int d = 0; d < in->type.rank; d++)
+                range[d] = (coreml_range){in->type.dim[d], in->type.dim[d]};
+            in->range = range;
+        }
+        range[r->dim] = (coreml_range){r->lower, r->upper};
+        in->type.dim[r->dim] = r->fallback;
+        return true;
+    }
+    return err_set(e, ERR_INVALID, "no input %s with a dimension %d to give a range", r->input, r->dim);
+}
+
+static bool describe(job *j, err *e) {
+    const ckpt_config *c = checkpoint_config(j->c);
+    j->m = coreml_model_new(j->a, j->g.program, SPEC);
+    for (size_t i = 0; i < j->g.n_range; i++)
+        if (!set_range(j, &j->g.range[i], e)) return false;
+    j->m->short_description = arena_printf(j->a, "%s (%s), preset %s, precision %s", c->name, c->family->name,
+                                           job_preset_name(j), job_precision_name(j));
+    coreml_add_user(j->m, "millet_version", MILLET_VERSION);
+    for (size_t i = 0; i + 1 < j->g.n_user; i += 2) coreml_add_user(j->m, j->g.user[i], j->g.user[i + 1]);
+    return true;
+}
+
+/* Lists the weights in order of first use, which is the order they are written in. */
+static void list_weights(job *j) {
+    const ir_function *f = j->g.program->func[0];
+    map *seen = map_new(j->a, f->body.n_op);
+    size_t cap = 0;
+    for (size_t i = 0; i < f->body.n_op; i++) {
+        const ir_op *op = f->body.op[i];
+        for (uint32_t k = 0; k < op->n_out; k++) {
+            const ir_const *c = op->out[k]->konst;
+            if (!c || !c->in_blob || !map_add(seen, arena_copy(j->a, &c, sizeof c), sizeof c, 0)) continue;
+            j->weight = arena_grow(j->a, j->weight, j->n_weight, &cap, j->n_weight + 1, sizeof *j->weight);
+            j->total_bytes += (uint64_t)ir_type_bytes(&c->type);
+            j->parameters += (uint64_t)ir_type_count(&c->type);
+            j->weight[j->n_weight++] = (job_weight){op->out[k]->name, j->total_bytes};
+        }
+    }
+    const st_tensor *t = j->g.embedding;
+    if (!t) return;
+    j->embedding_bytes = (uint64_t)ir_type_count(&t->type) * (strcmp(j->g.input_dtype, "fp32") ? 2 : 4);
+    j->total_bytes += j->embedding_bytes;
+    j->parameters += (uint64_t)ir_type_count(&t->type);
+    j->weight = arena_grow(j->a, j->weight, j->n_weight, &cap, j->n_weight + 1, sizeof *j->weight);
+    j->weight[j->n_weight++] = (job_weight){t->name, j->total_bytes};
+}
+
+static bool build(job *j, err *e) {
+    if (!models_build(&j->g, j->a, j->c, &j->graph_options, e) || !describe(j, e)) return false;
+    list_weights(j);
+    return true;
+}
+
+static bool begin(job *j, err *e) {
+    j->c = checkpoint_open(j->dir, models_families(), e);
+    if (!j->c || !choose_preset(j, e) || !job_make_parent(j, e)) return false;
+    j->st = stage_begin(j->out, j->o->overwrite, e);
+    return j->st != NULL;
+}
+
+static bool commit(job *j, err *e) {
+    stage *s = j->st;
+    j->st = NULL;
+    return stage_commit(s, e);
+}
+
+bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e) {
+    job j = {.a = arena_new(), .o = o};
+    bool ok = read_options(&j, e) && job_check_places(&j, dir, out, e) && begin(&j, e) && build(&j, e) &&
+              job_write_package(&j, e) && job_write_embedding(&j, e) && job_copy_tokenizer(&j, e) &&
+              job_write_metadata(&j, e) && commit(&j, e);
+    if (ok && summary) job_summary(&j, summary);
+    stage_abort(j.st);
+    checkpoint_close(j.c);
+    arena_free(j.a);
+    return ok;
+}

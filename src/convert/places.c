@@ -1,0 +1,92 @@
+#define _GNU_SOURCE
+#include "base/file.h"
+#include "convert/job.h"
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *without_slashes(arena *a, const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return arena_strn(a, path, n);
+}
+
+/* The directory that holds path. */
+static const char *parent_of(arena *a, const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return ".";
+    return slash == path ? "/" : without_slashes(a, arena_strn(a, path, (size_t)(slash - path)));
+}
+
+/* path without links and dots; of a path that is not there yet, what exists of it. */
+static const char *real(arena *a, const char *path) {
+    for (;;) {
+        char *r = realpath(path, NULL);
+        if (r) {
+            const char *s = arena_str(a, r);
+            free(r);
+            return s;
+        }
+        const char *up = parent_of(a, path);
+        if (!strcmp(up, path)) return path;
+        path = up;
+    }
+}
+
+/* Whether path is dir or below it; both without links. */
+static bool is_within(const char *path, const char *dir) {
+    size_t n = strlen(dir);
+    if (n == 1) return true; /* the root */
+    return !strncmp(path, dir, n) && (path[n] == '/' || !path[n]);
+}
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && !strcmp(s + n - k, end);
+}
+
+static bool is_empty_dir(const char *path) {
+    DIR *d = opendir(path);
+    bool empty = d != NULL;
+    for (const struct dirent *f; d && (f = readdir(d));)
+        empty = empty && (!strcmp(f->d_name, ".") || !strcmp(f->d_name, ".."));
+    if (d) closedir(d);
+    return empty;
+}
+
+/* --overwrite replaces what a conversion made, never a directory of other things. */
+static bool check_existing(job *j, err *e) {
+    if (!file_exists(j->out)) return true;
+    if (!file_is_dir(j->out)) return err_set(e, ERR_USAGE, "%s: exists and is not a directory", j->out);
+    if (!j->o->overwrite) return err_set(e, ERR_USAGE, "%s: exists; --overwrite replaces it", j->out);
+    if (is_empty_dir(j->out) || file_exists(arena_printf(j->a, "%s/%s", j->out, PACKAGE_NAME))) return true;
+    return err_set(e, ERR_USAGE, "%s: holds other things than a converted model; it is not overwritten",
+                   j->out);
+}
+
+bool job_check_places(job *j, const char *dir, const char *out, err *e) {
+    if (!*dir || !*out)
+        return err_set(e, ERR_USAGE, "the %s is an empty name", *dir ? "output directory" : "checkpoint");
+    j->dir = without_slashes(j->a, dir);
+    j->out = without_slashes(j->a, out);
+    if (!file_exists(dir)) return err_set(e, ERR_IO, "%s: no such checkpoint directory", dir);
+    if (!file_is_dir(dir))
+        return err_set(e, ERR_USAGE,
+                       "%s: is a file; give the checkpoint's directory (config.json, *.safetensors)", dir);
+    if (ends_with(j->out, ".mlpackage"))
+        return err_set(e, ERR_USAGE,
+                       "%s: the output is a directory that will hold %s; leave out \".mlpackage\"", out,
+                       PACKAGE_NAME);
+    const char *real_dir = real(j->a, j->dir), *real_out = real(j->a, j->out);
+    if (is_within(real_out, real_dir))
+        return err_set(e, ERR_USAGE, "%s: lies in the checkpoint %s; choose another place", out, dir);
+    if (file_exists(j->out) && is_within(real_dir, real_out))
+        return err_set(e, ERR_USAGE, "%s: holds the checkpoint %s; choose another place", out, dir);
+    return check_existing(j, e);
+}
+
+bool job_make_parent(job *j, err *e) {
+    const char *up = parent_of(j->a, j->out);
+    return file_is_dir(up) || file_make_dirs(up, e);
+}

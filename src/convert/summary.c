@@ -1,0 +1,93 @@
+#include "convert/job.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *job_preset_name(const job *j) {
+    return j->graph_options.preset == PRESET_CHUNKS ? "chunks" : "single";
+}
+
+const char *job_precision_name(const job *j) {
+    static const char *const names[] = {"mixed", "float16", "float32"};
+    return names[j->graph_options.precision];
+}
+
+const char *job_state_name(const job *j) {
+    return j->graph_options.split_state || j->graph_options.precision == PRECISION_FLOAT32 ? "split" : "fp16";
+}
+
+static void add_file(str *s, const char *name, uint64_t bytes) {
+    str_printf(s, "  %-17s %10.1f MB  ", name, (double)bytes / 1e6);
+}
+
+static void add_sizes(const job *j, str *s) {
+    add_file(s, PACKAGE_NAME, j->weight_file_bytes);
+    str_printf(s, "%.2f bits per weight over %.1f million weights\n",
+               j->parameters ? (double)(j->weight_file_bytes + j->embedding_bytes) * 8 / (double)j->parameters
+                             : 0.0,
+               (double)j->parameters / 1e6);
+    const st_tensor *t = j->g.embedding;
+    if (t) {
+        add_file(s, EMBEDDING_NAME, j->embedding_bytes);
+        str_printf(s, "%" PRId64 " rows of %" PRId64 ", %s\n", t->type.dim[0], t->type.dim[1],
+                   j->g.input_dtype);
+    }
+    if (*j->tokenizer_files) str_printf(s, "  %-17s %s\n", TOKENIZER_NAME, j->tokenizer_files);
+}
+
+static int by_count(const void *x, const void *y) {
+    const models_note *a = x, *b = y;
+    if (a->count != b->count) return a->count > b->count ? -1 : 1;
+    return strcmp(a->tensor, b->tensor);
+}
+
+/* All notes of one kind in one line, the largest counts first; what is beyond the first few is summed. */
+static void add_notes(const job *j, str *s, models_note_kind kind, const char *title) {
+    enum { SHOWN = 8 };
+    arena *a = arena_new();
+    models_note *note = ARENA_ARRAY(a, models_note, j->g.n_note);
+    size_t n = 0;
+    uint64_t rest = 0;
+    for (size_t i = 0; i < j->g.n_note; i++)
+        if (j->g.note[i].kind == kind) note[n++] = j->g.note[i];
+    if (n > 1) qsort(note, n, sizeof *note, by_count);
+    if (n) str_printf(s, "  %s", title);
+    for (size_t i = 0; i < n; i++) {
+        if (i >= SHOWN) {
+            rest += note[i].count;
+            continue;
+        }
+        str_printf(s, "%s %s (", i ? "," : "", note[i].tensor);
+        if (*note[i].what) str_printf(s, "%s, ", note[i].what);
+        str_printf(s, "%" PRIu64 ")", note[i].count);
+    }
+    if (n > SHOWN) str_printf(s, ", %zu more tensors (%" PRIu64 ")", n - SHOWN, rest);
+    if (n) str_addc(s, '\n');
+    arena_free(a);
+}
+
+static void add_warnings(const job *j, str *s) {
+    if (!j->has_tokenizer)
+        str_printf(s, "warning: %s has no tokenizer.json: text needs --tokenizer DIR, or token ids only\n",
+                   j->dir);
+    for (size_t i = 0; i < j->g.n_note; i++)
+        if (j->g.note[i].kind == NOTE_WARNING)
+            str_printf(s, "warning: %s: %s\n", j->g.note[i].tensor, j->g.note[i].what);
+}
+
+void job_summary(const job *j, str *s) {
+    const ckpt_config *c = checkpoint_config(j->c);
+    const models_options *o = &j->graph_options;
+    str_printf(s, "%s: %s (%s), %" PRId64 " layers, vocabulary of %" PRId64 "\n", j->out, c->name,
+               c->family->name, c->layers, c->vocab);
+    str_printf(s, "  preset %s, precision %s", job_preset_name(j), job_precision_name(j));
+    if (o->preset == PRESET_CHUNKS) str_printf(s, ", state %s", job_state_name(j));
+    str_printf(s, ", context %" PRId64, o->context);
+    if (o->preset == PRESET_SINGLE) str_printf(s, ", top-k %" PRId64, o->top_k);
+    str_addc(s, '\n');
+    add_sizes(j, s);
+    add_notes(j, s, NOTE_SKIPPED, "tensors skipped:");
+    add_notes(j, s, NOTE_OVERFLOW, "kept fp32, values that overflow fp16:");
+    add_notes(j, s, NOTE_VANISH, "values that vanish in fp16:");
+    add_warnings(j, s);
+}
