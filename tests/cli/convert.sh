@@ -1,0 +1,105 @@
+# millet convert: what it writes, that it writes the same twice, and what it refuses.
+. "$MILLET_SOURCE/tests/cli/lib.sh"
+cd "$work" || exit 1
+model=$MILLET_SOURCE/models/tiny-qwen3.5
+convert() { "$millet" convert "$@"; }
+# OUT, and nothing else, is as it was: the directory holds just these names.
+left() {
+    local found
+    found=$(ls -A place | tr '\n' ' ')
+    [ "$found" = "$*${*:+ }" ] || fail "left behind: $found (expected: $*)"
+}
+mkdir place
+
+# --- the artifact ---
+expect 0 '' convert "$model" -o place/a
+grep -q '^place/a: tiny-qwen3.5 (qwen3_5), 8 layers' stdout || fail "summary: $(head -1 stdout)"
+for word in 'preset chunks, precision mixed, state split, context 2048' 'bits per weight' '4096 rows of 256, fp16' \
+    'tokenizer.json' 'model.visual.\*' 'mtp.\*'; do
+    grep -q "$word" stdout || fail "the summary lacks $word"
+done
+left a
+for file in model.mlpackage/Manifest.json model.mlpackage/Data/com.apple.CoreML/model.mlmodel embed_tokens.bin \
+    model.mlpackage/Data/com.apple.CoreML/weights/weight.bin metadata.json; do
+    [ -s "place/a/$file" ] || fail "no $file"
+done
+for file in tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt chat_template.jinja \
+    generation_config.json; do
+    cmp -s "$model/$file" "place/a/Tokenizer/$file" || fail "Tokenizer/$file is not that of the checkpoint"
+done
+grep -q '"stop_ids": \[4063, 4065\]' place/a/metadata.json || fail "stop ids: $(grep stop_ids place/a/metadata.json)"
+[ "$(stat -c %s place/a/embed_tokens.bin)" = $((64 + 4096 * 256 * 2)) ] || fail "size of embed_tokens.bin"
+[ -z "$(find place/a -type f ! -perm 644)" ] || [ "$(umask)" != 0022 ] || fail "file modes"
+
+# --- the same bytes, wherever and however often ---
+expect 0 '' convert "$model/" -o place/b/ --quiet
+[ ! -s stdout ] || fail "--quiet prints"
+diff -r place/a place/b || fail "two conversions differ"
+expect 1 'place/a: exists; --overwrite replaces it' convert "$model" -o place/a
+expect 0 '' convert "$model" -o place/a --overwrite -q --context 96
+cmp -s place/a/metadata.json place/b/metadata.json && fail "--overwrite did nothing"
+cmp -s place/a/model.mlpackage/Data/com.apple.CoreML/weights/weight.bin \
+    place/b/model.mlpackage/Data/com.apple.CoreML/weights/weight.bin || fail "weights depend on the context"
+expect 0 '' convert "$model" -o new/dirs/c -q --precision float32
+[ "$(stat -c %s new/dirs/c/embed_tokens.bin)" = $((64 + 4096 * 256 * 4)) ] || fail "float32 table"
+left a b
+
+# --- places ---
+expect 1 'no-such: no such checkpoint directory' convert no-such -o place/x
+expect 1 'config.json: is a file' convert "$model/config.json" -o place/x
+expect 1 'leave out ".mlpackage"' convert "$model" -o place/x.mlpackage
+expect 2 'give the directory to write' convert "$model"
+cp -r "$model" place/ckpt
+expect 1 'lies in the checkpoint' convert place/ckpt -o place/ckpt/out
+expect 1 'lies in the checkpoint' convert place/ckpt -o place/ckpt
+expect 1 'lies in the checkpoint' convert place/ckpt -o place/a/../ckpt/x/y
+expect 1 'holds the checkpoint' convert place/ckpt -o place --overwrite
+rm -r place/ckpt
+mkdir place/mine && touch place/mine/letter
+expect 1 'place/mine: holds other things' convert "$model" -o place/mine --overwrite
+expect 1 'place/mine/letter: exists and is not a directory' convert "$model" -o place/mine/letter --overwrite
+[ -f place/mine/letter ] || fail "someone's file is gone"
+rm -r place/mine
+expect 1 '/proc/x: ' convert "$model" -o /proc/x
+if [ "$(id -u)" != 0 ]; then
+    mkdir place/locked && chmod 555 place/locked
+    expect 1 'place/locked/x: .*Permission denied' convert "$model" -o place/locked/x
+    rmdir place/locked
+fi
+left a b
+
+# --- checkpoints that are broken: one line, nothing written ---
+broken() { # broken PATTERN SHELL-COMMANDS, run in a copy of the checkpoint
+    rm -rf ckpt
+    cp -r "$model" ckpt
+    (cd ckpt && eval "$2")
+    expect 1 "$1" convert ckpt -o place/x
+    left a b
+}
+weights=$(cd "$model" && ls ./*.safetensors)
+broken 'config.json: No such file' 'rm config.json'
+broken 'config.json: not valid JSON' 'head -c 100 "$model/config.json" >config.json'
+broken 'safetensors: .*truncated' "truncate -s -1 $weights"
+broken 'safetensors: .*short' "truncate -s 3 $weights"
+broken 'No such file' "rm $weights"
+broken 'quantiz' "sed -i 's/\"model_type\": \"qwen3_5\",/&\"quantization_config\": {\"bits\": 4},/' config.json"
+broken 'gpt9' "sed -i 's/\"qwen3_5\"/\"gpt9\"/' config.json"
+broken 'shape' "sed -i 's/\"intermediate_size\": [0-9]*/\"intermediate_size\": 640/' config.json"
+broken 'hidden_size' "sed -i 's/\"hidden_size\": [0-9]*/\"hidden_size\": -5/' config.json"
+
+# --- no tokenizer is a warning; options that make no sense together ---
+rm -rf ckpt && mkdir ckpt && cp "$model"/config.json "$model"/*.safetensors* ckpt
+expect 0 'warning: ckpt has no tokenizer.json' convert ckpt -o place/a --overwrite
+[ ! -e place/a/Tokenizer ] || fail "an empty Tokenizer"
+grep -q '"tokenizer"' place/a/metadata.json && fail "metadata.json names a tokenizer"
+expect 1 'preset single is not for qwen3_5' convert "$model" -o place/x --preset single
+expect 1 'state fp16 contradicts precision float32' convert "$model" -o place/x --precision float32 --state fp16
+expect 2 'context' convert "$model" -o place/x --context -1
+expect 0 '' convert "$model" -o place/a --overwrite -q --context 1 --state fp16
+left a b
+
+# --- progress goes to stderr, and only when asked for ---
+convert "$model" -o place/a --overwrite --progress >stdout 2>stderr || fail "--progress: $(cat stderr)"
+grep -q '^100 %' stderr || fail "--progress: $(cat stderr)"
+grep -q $'\r' stderr && fail "terminal progress in a pipe"
+finish
