@@ -1,5 +1,6 @@
 #include "text/added.h"
 #include "base/str.h"
+#include "text/bpe.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,51 +18,50 @@ bool added_read(added_token *t, const json *entry, err *e) {
     return true;
 }
 
-/* ---- Index ---- */
-
-typedef struct {
-    const char *s;
-    size_t n;
-    const added_token *token;
-} entry;
-
-static int compare(const void *x, const void *y) {
-    const entry *a = x, *b = y;
-    size_t n = a->n < b->n ? a->n : b->n;
-    int c = memcmp(a->s, b->s, n);
-    if (c) return c;
-    if (a->n != b->n) return a->n < b->n ? -1 : 1;
-    return a->token < b->token ? -1 : a->token > b->token; /* equal texts: the first one wins */
-}
-
-bool added_index(added_set *set, arena *a, const added_token *tokens, size_t count, bool normalized, bool nfc,
-                 err *e) {
-    *set = (added_set){0};
-    entry *list = ARENA_ARRAY(a, entry, count);
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (tokens[i].normalized != normalized) continue;
-        entry *x = &list[n++];
-        *x = (entry){tokens[i].s, tokens[i].n, &tokens[i]};
-        if (!nfc || !normalized) continue;
+bool added_finish(added_token *t, arena *a, bool nfc, err *e) {
+    t->key = t->s;
+    t->key_len = t->n;
+    if (t->normalized && nfc) {
         str b = {0};
-        if (!unicode_nfc(&b, (const uint8_t *)x->s, x->n, e)) return false;
-        x->s = arena_strn(a, b.s, b.len);
-        x->n = b.len;
+        if (!unicode_nfc(&b, (const uint8_t *)t->s, t->n, e)) return false;
+        t->key = arena_strn(a, b.s, b.len);
+        t->key_len = b.len;
         str_free(&b);
     }
-    qsort(list, n, sizeof *list, compare);
-    set->token = ARENA_ARRAY(a, const added_token *, n);
-    set->key = ARENA_ARRAY(a, const char *, n);
-    set->key_len = ARENA_ARRAY(a, size_t, n);
-    for (size_t i = 0; i < n; i++) {
-        if (i && list[i].n == list[i - 1].n && !memcmp(list[i].s, list[i - 1].s, list[i].n)) continue;
-        set->token[set->count] = list[i].token;
-        set->key[set->count] = list[i].s;
-        set->key_len[set->count++] = list[i].n;
-        set->first[(uint8_t)list[i].s[0]] = true;
-    }
+    /* as the ByteLevel decoder of the tokenizers library sees it: byte characters are bytes if there are no
+     * others */
+    uint8_t *bytes = arena_alloc(a, t->key_len);
+    t->byte_count = byte_level_bytes(bytes, t->key, t->key_len);
+    if (t->byte_count == SIZE_MAX) memcpy(bytes, t->key, t->byte_count = t->key_len);
+    t->bytes = bytes;
     return true;
+}
+
+/* ---- Index ---- */
+
+static bool same_key(const added_token *a, const added_token *b) {
+    return a->key_len == b->key_len && !memcmp(a->key, b->key, a->key_len);
+}
+
+static int compare(const void *x, const void *y) {
+    const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
+    int c = memcmp(a->key, b->key, a->key_len < b->key_len ? a->key_len : b->key_len);
+    if (c) return c;
+    if (a->key_len != b->key_len) return a->key_len < b->key_len ? -1 : 1;
+    return a < b ? -1 : a > b; /* of equal keys, the first token wins */
+}
+
+void added_index(added_set *set, arena *a, const added_token *tokens, size_t count, bool normalized) {
+    *set = (added_set){.token = ARENA_ARRAY(a, const added_token *, count)};
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i].normalized == normalized) set->token[n++] = &tokens[i];
+    if (n) qsort(set->token, n, sizeof *set->token, compare);
+    for (size_t i = 0; i < n; i++) {
+        if (i && same_key(set->token[i], set->token[i - 1])) continue;
+        set->token[set->count++] = set->token[i];
+        set->first[(uint8_t)set->token[i]->key[0]] = true;
+    }
 }
 
 /* ---- Search ---- */
@@ -71,7 +71,7 @@ bool added_index(added_set *set, arena *a, const added_token *tokens, size_t cou
 static size_t lower_bound(const added_set *set, size_t low, size_t high, size_t d, unsigned c) {
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if ((uint8_t)set->key[mid][d] < c)
+        if ((uint8_t)set->token[mid]->key[d] < c)
             low = mid + 1;
         else
             high = mid;
@@ -87,7 +87,7 @@ static const added_token *longest_at(const added_set *set, const uint8_t *s, siz
         high = lower_bound(set, low, high, d, s[d] + 1u);
         low = lower_bound(set, low, high, d, s[d]);
         if (low == high) break;
-        if (set->key_len[low] == d + 1) { /* the shortest of the range comes first */
+        if (set->token[low]->key_len == d + 1) { /* the shortest of the range comes first */
             found = set->token[low++];
             *len = d + 1;
         }

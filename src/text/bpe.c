@@ -87,6 +87,7 @@ typedef struct {
     bpe *b;
     uint8_t *buf;   /* room for two spellings */
     size_t longest; /* bytes of a spelling */
+    uint32_t last;  /* the result of the last merge */
     err *e;
 } reader;
 
@@ -165,6 +166,18 @@ static bool merge_parts(const json *m, const char *s[2], size_t n[2]) {
     return !memchr(s[1], ' ', n[1]);
 }
 
+/* The token that two parts become. Most vocabularies number these in the order of the merges: the guess saves
+ * a search in a cold table. */
+static uint32_t find_result(const reader *r, const uint8_t *s, size_t n, bool odd) {
+    const bpe *b = r->b;
+    uint32_t guess = r->last + 1;
+    if (!odd && guess < (uint32_t)b->limit) {
+        const token *t = &b->tokens[guess];
+        if (t->s && !t->odd && t->n == n && !memcmp(t->s, s, n)) return guess;
+    }
+    return map_get(odd ? b->odd : b->ids, (const char *)s, n);
+}
+
 static bool read_merge(reader *r, const json *m, uint32_t rank) {
     bpe *b = r->b;
     const char *s[2];
@@ -182,7 +195,7 @@ static bool read_merge(reader *r, const json *m, uint32_t rank) {
     if (!odd) s[0] = (const char *)x->s, n[0] = x->n, s[1] = (const char *)y->s, n[1] = y->n;
     memcpy(r->buf, s[0], n[0]);
     memcpy(r->buf + n[0], s[1], n[1]);
-    id[2] = map_get(odd ? b->odd : b->ids, (char *)r->buf, n[0] + n[1]);
+    id[2] = r->last = find_result(r, r->buf, n[0] + n[1], odd);
     if (id[2] == MAP_NONE)
         return err_set(r->e, ERR_FORMAT, "merges: the result of entry %u is not in the vocabulary", rank);
     add_merge(b, id[0], id[1], rank, id[2]);
@@ -256,6 +269,16 @@ bpe *bpe_read(arena *a, const json *model, bool byte_level, err *e) {
     if (read_model(&r, model)) return r.b;
     err_where(e, "model");
     return NULL;
+}
+
+void bpe_decode_as_bytes(arena *a, bpe *b) {
+    for (int32_t i = 0; i < b->limit && !b->byte_level; i++) {
+        token *t = &b->tokens[i];
+        if (!t->s) continue;
+        uint8_t *bytes = arena_alloc(a, t->n);
+        size_t n = byte_level_bytes(bytes, (const char *)t->s, t->n);
+        if (n != SIZE_MAX) *t = (token){bytes, (uint32_t)n, t->odd};
+    }
 }
 
 int32_t bpe_find(const bpe *b, const char *spelling, size_t n) {

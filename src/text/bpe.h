@@ -27,6 +27,10 @@ typedef struct bpe bpe;
  * keeps nothing of model. */
 bpe *bpe_read(arena *a, const json *model, bool byte_level, err *e);
 
+/* For a vocabulary of plain text whose file asks for a ByteLevel decoder: spellings made of byte characters
+ * decode to these bytes. */
+void bpe_decode_as_bytes(arena *a, bpe *b);
+
 /* Memory that encoding keeps between pieces: one per thread. */
 typedef struct bpe_scratch bpe_scratch;
 bpe_scratch *bpe_scratch_new(void);

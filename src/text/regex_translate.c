@@ -234,8 +234,9 @@ static bool escape(translator *t, bool in_class) {
     } else if (!in_class && (c == 'b' || c == 'B')) {
         str w = {0};
         add_set(&w, &word, false, false);
-        const char *s = str_get(&w), *yes = c == 'b' ? "!" : "=", *no = c == 'b' ? "=" : "!";
-        str_printf(t->out, "(?:(?<=%s)(?%s%s)|(?<!%s)(?%s%s))", s, yes, s, s, no, s);
+        const char *s =
+            str_get(&w); /* if the last is a word character: the next isn't; else: it is. \B the other way */
+        str_printf(t->out, "(?(?<=%s)(?%c%s)|(?%c%s))", s, c == 'b' ? '!' : '=', s, c == 'b' ? '=' : '!', s);
         str_free(&w);
     } else if (!in_class &&
                (c == 'A' || c == 'z' || c == 'Z' || c == 'G' || c == 'R' || (c >= '1' && c <= '9'))) {

@@ -14,7 +14,7 @@ struct tokenizer {
     arena *a;
     bpe *model;
     split split;
-    bool nfc;
+    bool nfc, byte_decoder;
     added_token *added;
     size_t added_count;
     map *added_text, *added_id; /* text -> index, id (4 bytes) -> index */
@@ -52,13 +52,13 @@ static bool read_normalizer(reader *r, const json *o) {
     return err_set(r->e, ERR_UNSUPPORTED, "normalizer \"%.40s\" is not supported (NFC is)", type);
 }
 
-static bool check_decoder(reader *r, const json *o) {
+static bool read_decoder(reader *r, const json *o) {
     if (is_null(o)) return true;
     const char *type = json_str(o, "type", "");
-    if (!strcmp(type, "ByteLevel")) return true;
+    if (!strcmp(type, "ByteLevel")) return r->t->byte_decoder = true;
     if (!strcmp(type, "Sequence")) {
         JSON_EACH(c, json_get_kind(o, "decoders", JSON_ARRAY)) {
-            if (!check_decoder(r, c)) return false;
+            if (!read_decoder(r, c)) return false;
         }
         return true;
     }
@@ -117,7 +117,7 @@ static bool add_token(reader *r, const json *entry, int64_t id) {
     int32_t known = find_added(t, x.s, x.n), own = bpe_find(t->model, x.s, x.n);
     if (known >= 0) {
         added_token *old = &t->added[known];
-        x.s = old->s, x.bytes = old->bytes, x.byte_count = old->byte_count, x.id = old->id;
+        x.s = old->s, x.id = old->id;
         *old = x;
         return true;
     }
@@ -126,10 +126,6 @@ static bool add_token(reader *r, const json *entry, int64_t id) {
         return err_set(r->e, ERR_FORMAT, "an added token has no id in 0..%d", TOKEN_LIMIT - 1);
     x.id = own >= 0 ? own : (int32_t)id;
     x.s = arena_strn(t->a, x.s, x.n);
-    uint8_t *bytes = arena_alloc(t->a, x.n);
-    x.byte_count = byte_level_bytes(bytes, x.s, x.n); /* as the ByteLevel decoder sees it */
-    if (x.byte_count == SIZE_MAX) memcpy(bytes, x.s, x.byte_count = x.n);
-    x.bytes = bytes;
     char *key = arena_copy(t->a, &x.id, sizeof x.id);
     if (!map_add(t->added_id, key, sizeof x.id, (uint32_t)t->added_count) ||
         (own < 0 && bpe_bytes(t->model, x.id, &unused)))
@@ -156,8 +152,11 @@ static bool read_added(reader *r) {
         if (!str_to_int64(entry->key, &id)) id = -1;
         if (!add_token(r, entry, id)) return err_where(r->e, "tokenizer_config.json");
     }
-    return added_index(&t->raw, t->a, t->added, t->added_count, false, t->nfc, r->e) &&
-           added_index(&t->normalized, t->a, t->added, t->added_count, true, t->nfc, r->e);
+    for (size_t i = 0; i < t->added_count; i++)
+        if (!added_finish(&t->added[i], t->a, t->nfc, r->e)) return false;
+    added_index(&t->raw, t->a, t->added, t->added_count, false);
+    added_index(&t->normalized, t->a, t->added, t->added_count, true);
+    return true;
 }
 
 /* The id that a file gives to "eos_token" and the like: a text, or an object with a content. */
@@ -183,11 +182,12 @@ static bool read_all(reader *r) {
     if (!model) return err_set(r->e, ERR_FORMAT, "expected an object \"model\"");
     if (!read_normalizer(r, json_get(r->root, "normalizer")) ||
         !split_read(&t->split, json_get(r->root, "pre_tokenizer"), r->e) ||
-        !check_decoder(r, json_get(r->root, "decoder")) ||
+        !read_decoder(r, json_get(r->root, "decoder")) ||
         !read_post_processor(r, json_get(r->root, "post_processor")))
         return false;
     t->model = bpe_read(t->a, model, t->split.byte_level, r->e);
     if (!t->model) return false;
+    if (t->byte_decoder) bpe_decode_as_bytes(t->a, t->model);
     t->limit = bpe_limit(t->model);
     if (!read_added(r)) return false;
     read_named(r);
