@@ -5,7 +5,7 @@
 
 typedef enum {
     RT_STRICT, /* every op rounds its result to the declared type; inner sums in fp32, in index order */
-    RT_FAST    /* fp32 throughout; fp16 is rounded at states, inputs and outputs only */
+    RT_FAST    /* fp32 throughout; rounded at states, inputs, outputs and explicit casts to fp16 */
 } rt_mode;
 
 /* A named tensor at the interface: row-major, element type as declared by the package. */
@@ -23,10 +23,12 @@ rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e);
 void rt_session_free(rt_session *s);
 const rt_model *rt_session_model(const rt_session *s);
 
-/* Runs one function (NULL: the default one). Inputs are checked against the description: name, dtype, shape or range.
- * Outputs are written to out (n_out = the function's outputs, in description order), then, for each name in values, the
- * inner value of that name. They live in the session until its next run. A pipeline runs its parts in order.
- * If on_value is set, it sees every float value as it is made (used to find the first non-finite one). */
+/* Runs one function (NULL: the default one). Inputs are checked against the description: name, dtype, shape
+ * or range; an optional one that has a default value may be left out. Outputs are written to out (n_out = the
+ * function's outputs, in description order), then, for each name in values, the inner value of that name (in
+ * a loop: the last one made). They live in the session until its next run. A pipeline runs its parts in
+ * order, connected by feature names. A run that fails after it has begun leaves all states zero; one that is
+ * refused because of its inputs leaves them. */
 typedef struct {
     const char *function;
     const rt_tensor *in;
@@ -35,16 +37,18 @@ typedef struct {
     size_t n_values;
     rt_tensor *out;      /* room for n_out + n_values entries */
     size_t n_out;        /* set by rt_run */
-    bool find_nonfinite; /* fail (ERR_NUMERIC) at the first op that makes a NaN or infinity from finite operands */
+    bool find_nonfinite; /* fail (ERR_NUMERIC) at the first op that makes a NaN without having got one, or an
+                            infinity from finite operands (a mask of -inf is no offence) */
 } rt_call;
 bool rt_run(rt_session *s, rt_call *c, err *e);
 
-/* States, by name. The tensor's data lives until the next call on the session; set copies. Values are fp16. */
+/* States, by name. The tensor's data lives until the next call on the session; set copies. A name that stands
+ * for two types (in different functions) means the first. */
 size_t rt_state_count(const rt_session *s);
 const char *rt_state_name(const rt_session *s, size_t i);
 bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e);
 bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e);
-void rt_state_reset(rt_session *s); /* all states to zero */
+void rt_state_reset(rt_session *s);                                 /* all states to zero */
 bool rt_state_copy(rt_session *to, const rt_session *from, err *e); /* same model */
 rt_snapshot *rt_snapshot_take(const rt_session *s, err *e);
 bool rt_snapshot_restore(rt_session *s, const rt_snapshot *snap, err *e);

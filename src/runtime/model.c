@@ -1,0 +1,101 @@
+#include "runtime/model.h"
+#include "runtime/parts.h"
+#include <stdlib.h>
+#include <string.h>
+
+static size_t state_index(rt_model *m, const char *name, ir_type type) {
+    for (size_t i = 0; i < m->n_state; i++)
+        if (!strcmp(m->state[i].name, name) && ir_type_equal(&m->state[i].type, &type)) return i;
+    m->state = arena_grow(m->a, m->state, m->n_state, &m->cap_state, m->n_state + 1, sizeof *m->state);
+    m->state[m->n_state].name = name;
+    m->state[m->n_state].type = type;
+    return m->n_state++;
+}
+
+static const coreml_feature *feature(const coreml_feature *f, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(f[i].name, name)) return &f[i];
+    return NULL;
+}
+
+/* Every input of the program is described. */
+static bool plan_function(rt_model *m, const coreml_model *model, rt_function *to, err *e) {
+    const ir_function *f = ir_function_find(model->program, to->desc->name);
+    if (!f)
+        return err_set(e, ERR_INVALID, "function %s is described, but not in the program", to->desc->name);
+    to->plan = ref_plan_new(m->a, f);
+    to->serial = m->n_planned++;
+    to->state = ARENA_ARRAY(m->a, size_t, f->n_in);
+    for (size_t i = 0; i < f->n_in; i++) {
+        const ir_value *v = f->in[i];
+        ir_type type = v->type;
+        to->state[i] = SIZE_MAX;
+        if (type.kind == IR_STATE) {
+            if (!ir_type_known(&type))
+                return err_set(e, ERR_INVALID, "function %s: state %s has an unknown size", f->name, v->name);
+            type.kind = IR_TENSOR;
+            to->state[i] = state_index(m, v->name, type);
+        } else if (!feature(to->desc->in, to->desc->n_in, v->name)) {
+            return err_set(e, ERR_INVALID, "function %s: input %s is not described", f->name, v->name);
+        }
+    }
+    return true;
+}
+
+static bool make_part(rt_model *m, const coreml_model *model, rt_part *part, err *e) {
+    part->model = model;
+    part->func = ARENA_ARRAY(m->a, rt_function, model->n_func);
+    for (size_t i = 0; i < model->n_func; i++) {
+        part->func[i].desc = &model->func[i];
+        if (model->program && !plan_function(m, model, &part->func[i], e)) return false;
+    }
+    part->n_part = model->n_part;
+    part->part = ARENA_ARRAY(m->a, rt_part, model->n_part);
+    for (size_t i = 0; i < model->n_part; i++)
+        if (!make_part(m, model->part[i], &part->part[i], e)) return err_where(e, "part %zu", i);
+    return model->program || model->n_part ||
+           err_set(e, ERR_UNSUPPORTED, "the model is neither an ML Program nor a pipeline of such");
+}
+
+static rt_model *open_package(coreml_package *p, err *e) {
+    if (!p) return NULL;
+    arena *a = arena_new();
+    rt_model *m = ARENA_NEW(a, rt_model);
+    m->a = a;
+    m->package = p;
+    if (make_part(m, p->model, &m->root, e)) return m;
+    if (p->path) err_where(e, "%s", p->path);
+    rt_model_close(m);
+    return NULL;
+}
+
+rt_model *rt_model_open(const char *path, err *e) {
+    return open_package(coreml_open(path, e), e);
+}
+
+rt_model *rt_model_open_memory(const void *model, size_t n, err *e) {
+    return open_package(coreml_open_memory(model, n, e), e);
+}
+
+void rt_model_close(rt_model *m) {
+    if (!m) return;
+    coreml_close(m->package);
+    arena_free(m->a);
+}
+
+const coreml_model *rt_model_coreml(const rt_model *m) {
+    return m->package->model;
+}
+
+const char *rt_model_path(const rt_model *m) {
+    return m->package->path;
+}
+
+const rt_function *rt_function_find(const rt_part *part, const char *name, err *e) {
+    const coreml_model *m = part->model;
+    const char *want = name ? name : m->default_function;
+    for (size_t i = 0; i < m->n_func; i++)
+        if (!strcmp(m->func[i].name, want)) return &part->func[i];
+    err_set(e, ERR_USAGE, "the model has no function %s", want ? want : "(none is the default)");
+    return NULL;
+}

@@ -1,0 +1,361 @@
+#include "runtime/session.h"
+#include "base/num.h"
+#include "reference/frame.h"
+#include "runtime/interface.h"
+#include "runtime/parts.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct rt_session {
+    const rt_model *m;
+    rt_mode mode;
+    ref_frame **frame; /* by function serial; made when first run */
+    ref_tensor *state; /* by state index; no cells yet: zero */
+    void *packed;      /* what rt_state_get() gave out */
+    void **out;        /* memory of the last run's results */
+    size_t n_out;
+};
+
+struct rt_snapshot {
+    const rt_model *m;
+    ref_tensor *state;
+};
+
+rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e) {
+    rt_session *s = mem_alloc(sizeof *s);
+    *s = (rt_session){.m = m, .mode = mode};
+    s->frame = mem_try(m->n_planned, sizeof *s->frame);
+    s->state = mem_try(m->n_state, sizeof *s->state);
+    if (s->frame && s->state) return s;
+    err_set(e, ERR_MEMORY, "no memory for a session");
+    rt_session_free(s);
+    return NULL;
+}
+
+static void drop_results(rt_session *s) {
+    for (size_t i = 0; i < s->n_out; i++) free(s->out[i]);
+    free(s->out);
+    s->out = NULL;
+    s->n_out = 0;
+    free(s->packed);
+    s->packed = NULL;
+}
+
+void rt_session_free(rt_session *s) {
+    if (!s) return;
+    for (size_t i = 0; s->frame && i < s->m->n_planned; i++) ref_frame_free(s->frame[i]);
+    if (s->state) rt_state_reset(s);
+    drop_results(s);
+    free(s->frame);
+    free(s->state);
+    free(s);
+}
+
+const rt_model *rt_session_model(const rt_session *s) {
+    return s->m;
+}
+
+/* ---- states ---- */
+
+size_t rt_state_count(const rt_session *s) {
+    return s->m->n_state;
+}
+
+const char *rt_state_name(const rt_session *s, size_t i) {
+    return i < s->m->n_state ? s->m->state[i].name : NULL;
+}
+
+void rt_state_reset(rt_session *s) {
+    for (size_t i = 0; i < s->m->n_state; i++) ref_tensor_drop(&s->state[i]);
+}
+
+/* Gives a state that is still implicitly zero its memory. */
+static bool have_state(rt_session *s, size_t i, err *e) {
+    ref_tensor *t = &s->state[i];
+    if (t->cell) return true;
+    if (!ref_tensor_new(t, &s->m->state[i].type, e)) return err_where(e, "state %s", s->m->state[i].name);
+    memset(t->cell, 0, (size_t)ref_count(t) * sizeof *t->cell);
+    ref_buf_set_half(t->buf, true);
+    return true;
+}
+
+static bool find_state(const rt_session *s, const char *name, size_t *i, err *e) {
+    for (*i = 0; *i < s->m->n_state; ++*i)
+        if (!strcmp(s->m->state[*i].name, name)) return true;
+    return err_set(e, ERR_USAGE, "the model has no state %s", name);
+}
+
+bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e) {
+    size_t i;
+    if (!find_state(s, name, &i, e) || !have_state(s, i, e)) return false;
+    void *packed = mem_try((size_t)ir_type_bytes(&s->state[i].type), 1);
+    if (!packed) return err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name);
+    free(s->packed);
+    s->packed = packed;
+    ref_pack(&s->state[i], packed);
+    *t = (rt_tensor){s->m->state[i].name, s->state[i].type, packed};
+    return true;
+}
+
+bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e) {
+    size_t i;
+    ref_tensor fresh;
+    if (!find_state(s, name, &i, e)) return false;
+    const ir_type *want = &s->m->state[i].type;
+    if (!ir_type_equal(want, &t->type)) {
+        arena *a = arena_new();
+        err_set(e, ERR_USAGE, "state %s is %s, not %s", name, ir_type_text(a, want),
+                ir_type_text(a, &t->type));
+        arena_free(a);
+        return false;
+    }
+    if (!rt_unpack(&fresh, t, e)) return false;
+    ref_buf_set_half(fresh.buf, true);
+    ref_tensor_drop(&s->state[i]);
+    s->state[i] = fresh;
+    return true;
+}
+
+static void share_states(ref_tensor *to, const ref_tensor *from, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ref_buf *old = to[i].buf;
+        ref_buf_keep(from[i].buf);
+        to[i] = from[i];
+        ref_buf_drop(old);
+    }
+}
+
+bool rt_state_copy(rt_session *to, const rt_session *from, err *e) {
+    if (to->m != from->m)
+        return err_set(e, ERR_USAGE, "states can be copied between sessions of one model only");
+    share_states(to->state, from->state, to->m->n_state);
+    return true;
+}
+
+rt_snapshot *rt_snapshot_take(const rt_session *s, err *e) {
+    rt_snapshot *snap = mem_alloc(sizeof *snap);
+    *snap = (rt_snapshot){s->m, mem_try(s->m->n_state, sizeof *snap->state)};
+    if (!snap->state) {
+        err_set(e, ERR_MEMORY, "no memory for a snapshot");
+        free(snap);
+        return NULL;
+    }
+    share_states(snap->state, s->state, s->m->n_state);
+    return snap;
+}
+
+bool rt_snapshot_restore(rt_session *s, const rt_snapshot *snap, err *e) {
+    if (s->m != snap->m) return err_set(e, ERR_USAGE, "the snapshot is of another model");
+    share_states(s->state, snap->state, s->m->n_state);
+    return true;
+}
+
+void rt_snapshot_free(rt_snapshot *snap) {
+    if (!snap) return;
+    for (size_t i = 0; i < snap->m->n_state; i++) ref_tensor_drop(&snap->state[i]);
+    free(snap->state);
+    free(snap);
+}
+
+/* ---- running ---- */
+
+/* Tensors by feature name: what the caller gave and what parts have made. */
+typedef struct {
+    const char *name;
+    ref_tensor t;
+} named;
+
+typedef struct {
+    rt_session *s;
+    rt_call *c;
+    named *pool;
+    size_t n_pool;
+    const ir_value **keep; /* values found in the part that runs, and the index of their name */
+    size_t *keep_name;
+    named *value; /* by index of c->values */
+    bool begun;   /* states may have changed */
+} run;
+
+static const ref_tensor *pool_find(const run *r, const char *name) {
+    for (size_t i = 0; i < r->n_pool; i++)
+        if (!strcmp(r->pool[i].name, name)) return &r->pool[i].t;
+    return NULL;
+}
+
+/* Takes t over; a later tensor of the same name replaces an earlier one. */
+static void pool_put(run *r, const char *name, ref_tensor t) {
+    for (size_t i = 0; i < r->n_pool; i++)
+        if (!strcmp(r->pool[i].name, name)) {
+            ref_tensor_drop(&r->pool[i].t);
+            r->pool[i].t = t;
+            return;
+        }
+    r->pool = mem_realloc(r->pool, (r->n_pool + 1) * sizeof *r->pool);
+    r->pool[r->n_pool++] = (named){name, t};
+}
+
+/* What leaves a program is a number of its type: fast mode rounds here. */
+static bool rounded(ref_tensor *to, const ref_tensor *t, err *e) {
+    bool round = t->type.dtype == DT_FP16 && !ref_buf_half(t->buf);
+    if (!round) {
+        *to = *t;
+        ref_buf_keep(to->buf);
+    } else {
+        if (!ref_tensor_new(to, &t->type, e)) return false;
+        ref_read(t, 0, ref_count(t), to->cell);
+        num_round_f16_all(ref_floats(to), (size_t)ref_count(to));
+        ref_buf_set_half(to->buf, true);
+    }
+    to->konst = NULL;
+    return true;
+}
+
+static const ir_value *value_named(const ir_block *b, const char *name) {
+    for (size_t i = 0; i < b->n_op; i++) {
+        for (uint32_t k = 0; k < b->op[i]->n_out; k++)
+            if (!strcmp(b->op[i]->out[k]->name, name)) return b->op[i]->out[k];
+        for (uint32_t k = 0; k < b->op[i]->n_block; k++) {
+            const ir_value *v = value_named(b->op[i]->block[k], name);
+            if (v) return v;
+        }
+    }
+    return NULL;
+}
+
+static size_t find_values(run *r, const ir_function *f) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->c->n_values; i++) {
+        if (r->value[i].t.cell) continue;
+        const ir_value *v = value_named(&f->body, r->c->values[i]);
+        for (size_t k = 0; !v && k < f->n_in; k++)
+            if (f->in[k]->type.kind == IR_TENSOR && !strcmp(f->in[k]->name, r->c->values[i])) v = f->in[k];
+        if (!v) continue;
+        r->keep[n] = v;
+        r->keep_name[n++] = i;
+    }
+    return n;
+}
+
+/* The function's inputs from the pool; a part of a pipeline may declare another float type than the one
+ * before. */
+static bool bind_input(run *r, const ir_value *v, ref_tensor *in, err *e) {
+    const ref_tensor *t = pool_find(r, v->name);
+    if (!t) return err_set(e, ERR_INVALID, "input %s comes from nowhere", v->name);
+    *in = *t;
+    in->type.dtype = v->type.dtype;
+    bool same = t->type.dtype == v->type.dtype;
+    bool floats = dtype_is_float((ir_dtype)t->type.dtype) && dtype_is_float((ir_dtype)v->type.dtype);
+    if (!ir_type_compatible(&in->type, &v->type) || (!same && !floats))
+        return err_set(e, ERR_INVALID, "input %s does not have the type that the program declares", v->name);
+    if (!rounded(in, &(ref_tensor){in->type, t->buf, t->cell, NULL}, e)) return false;
+    return true;
+}
+
+static bool run_function(run *r, const rt_function *fn, ref_frame *frame, err *e) {
+    const ir_function *f = fn->plan->f;
+    rt_session *s = r->s;
+    size_t n_keep = find_values(r, f);
+    ref_tensor *in = mem_alloc(f->n_in * sizeof *in);
+    ref_tensor **state = mem_alloc(f->n_in * sizeof *state);
+    memset(in, 0, f->n_in * sizeof *in);
+    bool ok = true;
+    for (size_t i = 0; i < f->n_in && ok; i++) {
+        bool is_state = fn->state[i] != SIZE_MAX;
+        state[i] = is_state ? &s->state[fn->state[i]] : NULL;
+        ok = is_state ? have_state(s, fn->state[i], e) : bind_input(r, f->in[i], &in[i], e);
+    }
+    ref_frame_call call = {in, state, r->keep, n_keep, r->c->find_nonfinite};
+    r->begun |= ok;
+    ok = ok && ref_frame_run(frame, &call, e);
+    for (size_t i = 0; i < f->body.n_out && ok; i++) {
+        const ref_tensor *t = ref_frame_result(frame, i, e);
+        ref_tensor out;
+        ok = t && rounded(&out, t, e);
+        if (ok) pool_put(r, f->body.out[i]->name, out);
+    }
+    for (size_t i = 0; i < n_keep && ok; i++) {
+        const ref_tensor *t = ref_frame_kept(frame, i, e);
+        ok = t && rounded(&r->value[r->keep_name[i]].t, t, e);
+        if (!t) err_where(e, "value %s", r->c->values[r->keep_name[i]]);
+    }
+    for (size_t i = 0; i < f->n_in; i++) ref_tensor_drop(&in[i]);
+    free(in);
+    free(state);
+    ref_frame_clear(frame);
+    return ok;
+}
+
+static bool run_part(run *r, const rt_part *part, const char *function, err *e) {
+    for (size_t i = 0; i < part->n_part; i++)
+        if (!run_part(r, &part->part[i], NULL, e)) return err_where(e, "part %zu of the pipeline", i);
+    if (part->n_part) return true;
+    const rt_function *fn = rt_function_find(part, function, e);
+    if (!fn) return false;
+    ref_frame **frame = &r->s->frame[fn->serial];
+    if (!*frame) *frame = ref_frame_new(fn->plan, r->s->mode == RT_STRICT ? REF_STRICT : REF_FAST, e);
+    return *frame && run_function(r, fn, *frame, e);
+}
+
+/* Checks what the caller gave and puts it in the pool. */
+static bool take_inputs(run *r, const coreml_function *desc, err *e) {
+    const rt_call *c = r->c;
+    if (!rt_check_inputs(desc, c->in, c->n_in, e)) return false;
+    for (size_t i = 0; i < desc->n_in; i++) {
+        ref_tensor t;
+        if (!rt_make_input(&t, &desc->in[i], c->in, c->n_in, e)) return false;
+        pool_put(r, desc->in[i].name, t);
+    }
+    return true;
+}
+
+static bool give_tensor(run *r, size_t i, const char *name, const ref_tensor *t, err *e) {
+    if (dtype_bits((ir_dtype)t->type.dtype) < 8)
+        return err_set(e, ERR_UNSUPPORTED, "%s is %s, which can't be returned", name,
+                       dtype_name((ir_dtype)t->type.dtype));
+    void *data = mem_try((size_t)ir_type_bytes(&t->type), 1);
+    if (!data) return err_set(e, ERR_MEMORY, "no memory for output %s", name);
+    ref_pack(t, data);
+    r->s->out[i] = data;
+    r->c->out[i] = (rt_tensor){name, t->type, data};
+    return true;
+}
+
+static bool give_results(run *r, const coreml_function *desc, err *e) {
+    rt_call *c = r->c;
+    r->s->n_out = desc->n_out + c->n_values;
+    r->s->out = mem_alloc(r->s->n_out * sizeof *r->s->out);
+    memset(r->s->out, 0, r->s->n_out * sizeof *r->s->out);
+    for (size_t i = 0; i < desc->n_out; i++) {
+        const ref_tensor *t = pool_find(r, desc->out[i].name);
+        if (!t) return err_set(e, ERR_INVALID, "output %s is not made by the program", desc->out[i].name);
+        if (!give_tensor(r, i, desc->out[i].name, t, e)) return false;
+    }
+    for (size_t i = 0; i < c->n_values; i++) {
+        if (!r->value[i].t.cell) return err_set(e, ERR_USAGE, "the function has no value %s", c->values[i]);
+        if (!give_tensor(r, desc->n_out + i, c->values[i], &r->value[i].t, e)) return false;
+    }
+    c->n_out = desc->n_out;
+    return true;
+}
+
+bool rt_run(rt_session *s, rt_call *c, err *e) {
+    const rt_function *fn = rt_function_find(&s->m->root, c->function, e);
+    if (!fn) return false;
+    run r = {.s = s, .c = c};
+    r.keep = mem_alloc(c->n_values * sizeof *r.keep);
+    r.keep_name = mem_alloc(c->n_values * sizeof *r.keep_name);
+    r.value = mem_alloc(c->n_values * sizeof *r.value);
+    memset(r.value, 0, c->n_values * sizeof *r.value);
+    drop_results(s);
+    bool ok = take_inputs(&r, fn->desc, e) && run_part(&r, &s->m->root, fn->desc->name, e) &&
+              give_results(&r, fn->desc, e);
+    if (!ok) drop_results(s);
+    if (!ok && r.begun) rt_state_reset(s);
+    for (size_t i = 0; i < r.n_pool; i++) ref_tensor_drop(&r.pool[i].t);
+    for (size_t i = 0; i < c->n_values; i++) ref_tensor_drop(&r.value[i].t);
+    free(r.pool);
+    free(r.keep);
+    free(r.keep_name);
+    free(r.value);
+    return ok;
+}
