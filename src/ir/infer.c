@@ -187,7 +187,7 @@ static bool check_operand(infer *in, const ir_slot *slot, const ir_value *v) {
     return true;
 }
 
-static bool check_operands(infer *in) {
+bool inf_operands(infer *in) {
     const ir_op_info *info = ir_info(in->op->code);
     for (int i = 0; i < info->n_slot; i++) {
         const ir_slot *slot = &info->slot[i];
@@ -204,7 +204,7 @@ static bool check_operands(infer *in) {
     return true;
 }
 
-static bool check_same_dtype(infer *in) {
+bool inf_same_dtype(infer *in) {
     for (size_t i = 0; i < sizeof same_dtype / sizeof *same_dtype; i++) {
         if (same_dtype[i].op != in->op->code || same_dtype[i].from > in->spec || same_dtype[i].to < in->spec)
             continue;
@@ -235,15 +235,20 @@ static bool check_outputs(infer *in) {
     return true;
 }
 
+bool inf_outputs(infer *in) {
+    const ir_op *op = in->op;
+    if (!rules[op->code].rule)
+        return err_set(in->e, ERR_UNSUPPORTED, "op %s is not supported", ir_info(op->code)->name);
+    if (rules[op->code].n_out != ANY_OUTPUTS && op->n_out != rules[op->code].n_out)
+        return inf_fail(in, "op has %u outputs, expected %u", op->n_out, rules[op->code].n_out);
+    for (uint32_t i = 0; i < op->n_out; i++) in->out[i] = (ir_type){0};
+    return rules[op->code].rule(in) && check_outputs(in);
+}
+
 bool ir_infer_op(const ir_op *op, int spec, const ir_env *env, ir_type *out, arena *a, err *e) {
     if (op->code <= OP_NONE || op->code >= OP_COUNT) return err_set(e, ERR_UNSUPPORTED, "unknown op");
     infer in = {op, spec, env, out, a, e};
-    if (!rules[op->code].rule)
-        return err_set(e, ERR_UNSUPPORTED, "op %s is not supported", ir_info(op->code)->name);
-    if (rules[op->code].n_out != ANY_OUTPUTS && op->n_out != rules[op->code].n_out)
-        return inf_fail(&in, "op has %u outputs, expected %u", op->n_out, rules[op->code].n_out);
-    for (uint32_t i = 0; i < op->n_out; i++) out[i] = (ir_type){0};
-    return check_operands(&in) && check_same_dtype(&in) && rules[op->code].rule(&in) && check_outputs(&in);
+    return inf_operands(&in) && inf_same_dtype(&in) && inf_outputs(&in);
 }
 
 /* Helpers for rules and for the evaluator. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define MAX_NESTING 64
-#define MAX_NUMBERS (1 << 16) /* operands that decide shapes are small */
+#define MAX_NUMBERS 4096 /* operands that decide shapes are small */
 
 typedef struct {
     const ir_function *f;

@@ -21,6 +21,11 @@ typedef struct {
 
 typedef bool infer_rule(infer *in);
 
+/* The three steps of ir_infer_op(), apart so that the verifier can tell which rule was broken. */
+bool inf_operands(infer *in);   /* each operand for itself: presence, kind, size, dtype */
+bool inf_same_dtype(infer *in); /* operands that must share a dtype */
+bool inf_outputs(infer *in);    /* the op's own rule */
+
 /* A list operand (axes, shape, begin ...). */
 typedef struct {
     bool present;
@@ -59,8 +64,8 @@ bool inf_broadcast(infer *in, ir_operand x, ir_operand y, ir_type *out);
 #define RULE(name) infer_rule name;
 /* infer_elementwise.c */
 RULE(rule_same)
-RULE(rule_binary) RULE(rule_compare) RULE(rule_select) RULE(rule_cast) RULE(rule_gelu)
-    RULE(rule_softplus_parametric)
+RULE(rule_binary)
+RULE(rule_compare) RULE(rule_select) RULE(rule_cast) RULE(rule_gelu) RULE(rule_softplus_parametric)
     /* infer_linear.c */
     RULE(rule_linear) RULE(rule_matmul) RULE(rule_einsum) RULE(rule_sdpa)
     /* infer_conv.c */

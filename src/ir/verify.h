@@ -3,7 +3,8 @@
 #define IR_VERIFY_H
 #include "ir/program.h"
 
-/* Called for every violation; return false to stop early. rule is a stable short name ("rank", "reserved-word", ...). */
+/* Called for every violation; return false to stop early. rule is a stable short name ("rank",
+ * "reserved-word", ...). */
 typedef bool ir_report_fn(void *ctx, const char *rule, const char *message);
 
 /* Checks the whole program; returns true when there was no violation. Messages name function, op and value.
