@@ -170,14 +170,15 @@ bool ir_op_inferable(ir_opcode code) {
 static bool check_operand(infer *in, const ir_slot *slot, const ir_value *v) {
     if (!v) return inf_fail(in, "operand %s has no value", ir_operand_name(slot->name));
     ir_type t = in->env->type(in->env->ctx, v);
-    bool state = slot->name == A_input && ir_info(in->op->code)->flags & OPF_STATE,
-         opaque = slot->name == A_classes;
+    bool state = slot->name == A_input && ir_info(in->op->code)->flags & OPF_STATE;
+    bool opaque = slot->name == A_classes;
     int kind = state ? IR_STATE : opaque ? IR_OPAQUE : IR_TENSOR;
+    if (t.rank < 0 || t.rank > IR_MAX_RANK || t.dtype >= DT_COUNT ||
+        (t.dtype == DT_NONE && t.kind != IR_OPAQUE))
+        return inf_fail(in, "operand %s has a malformed type (rank %d)", ir_operand_name(slot->name), t.rank);
     if (t.kind != kind)
         return inf_bad(in, slot->name, "expected %s", state ? "a state" : opaque ? "a list" : "a tensor");
     if (opaque) return true;
-    if (t.dtype == DT_NONE || t.dtype >= DT_COUNT || t.rank < 0 || t.rank > IR_MAX_RANK)
-        return inf_fail(in, "operand %s has a malformed type (rank %d)", ir_operand_name(slot->name), t.rank);
     for (int i = 0; i < t.rank; i++)
         if (t.dim[i] < IR_DIM_UNKNOWN || t.dim[i] > INF_DIM_MAX)
             return inf_bad(in, slot->name, "size %lld is out of range", (long long)t.dim[i]);
