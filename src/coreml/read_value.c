@@ -202,7 +202,7 @@ static bool read_tensor(reader *r, wire_in *in, ir_const *c) {
                                         "strings", "longInts", "doubles", "bytes"};
     uint32_t field = TENSOR_NONE, want = schema_of(c->type.dtype)->field;
     if (ir_type_bytes(&c->type) < 0)
-        return read_bad(r, in, ERR_FORMAT, "constant of %s: expected known sizes",
+        return read_bad(r, in, ERR_FORMAT, "constant of %s: expected known sizes that memory can hold",
                         ir_type_text(r->a, &c->type));
     wire_in m = wire_message(in), values = m;
     while (wire_next(&m)) {
