@@ -1,0 +1,56 @@
+#define _GNU_SOURCE /* strsep */
+#include "base/json.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "generate/contract.h"
+#include "runtime/calls.h"
+#include <string.h>
+
+/* "a,b" -> names; the text is cut in place. */
+static const char *const *split_names(arena *a, const char *text, size_t *n) {
+    *n = 0;
+    if (!text) return NULL;
+    const char **names = ARENA_ARRAY(a, const char *, strlen(text) + 1);
+    char *rest = arena_str(a, text);
+    for (char *name; (name = strsep(&rest, ","));)
+        if (*name) names[(*n)++] = name;
+    return names;
+}
+
+/* The tensor file that a calls file names ("tensors"), in the directory of the calls file. */
+static const char *tensors_of(arena *a, const char *calls, err *e) {
+    const json *root = json_parse_file(a, calls, e);
+    if (!root) return NULL;
+    const char *name = json_str(root, "tensors", NULL), *slash = strrchr(calls, '/');
+    if (!name) {
+        err_set(e, ERR_USAGE, "%s names no \"tensors\" file: give one with --inputs", calls);
+        return NULL;
+    }
+    return *name == '/' || !slash ? name : arena_printf(a, "%.*s/%s", (int)(slash - calls), calls, name);
+}
+
+static int predict(const cli_args *args, arena *a) {
+    contract_paths where;
+    err e = {0};
+    calls_options o = {.function = cli_text(args, "function"),
+                       .inputs = cli_text(args, "inputs"),
+                       .output = cli_text(args, "output"),
+                       .calls = cli_text(args, "calls"),
+                       .mode = strcmp(cli_text(args, "precision"), "strict") ? RT_FAST : RT_STRICT};
+    if (!o.output) return cli_usage(args, "--output is missing");
+    if (!o.inputs && !o.calls) return cli_usage(args, "give --inputs or --calls");
+    if (o.function && o.calls)
+        return cli_usage(args, "--function and --calls exclude each other: each call names its function");
+    o.values = split_names(a, cli_text(args, "values"), &o.n_values);
+    bool ok = contract_locate(&where, a, cli_arg(args, "PACKAGE"), NULL, &e) &&
+              (o.inputs || (o.inputs = tensors_of(a, o.calls, &e)));
+    o.package = where.package;
+    return ok && calls_predict(&o, &e) ? CLI_OK : cli_fail(&e);
+}
+
+int cmd_predict(const cli_args *args) {
+    arena *a = arena_new();
+    int code = predict(args, a);
+    arena_free(a);
+    return code;
+}

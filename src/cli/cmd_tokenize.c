@@ -1,0 +1,93 @@
+#define _GNU_SOURCE /* getline */
+#include "base/json.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "text/detokenize.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+    const tokenizer *t;
+    arena *a;        /* emptied after each line */
+    token_list ids;  /* of the line */
+    str text, piece; /* the answer, and a part of it */
+    const char *where;
+} converter;
+
+/* {"text": ...} -> {"ids":[...]} */
+static bool encode_line(converter *c, const json *line, err *e) {
+    const json *text = json_get_kind(line, "text", JSON_STRING);
+    if (!text) return err_set(e, ERR_FORMAT, "%s: expected an object with a string \"text\"", c->where);
+    c->ids.n = 0;
+    if (!tokenizer_encode(c->t, text->s, text->len, TOKENIZER_TEMPLATE, &c->ids, e))
+        return err_where(e, "%s", c->where);
+    str_adds(&c->text, "{\"ids\":[");
+    for (size_t i = 0; i < c->ids.n; i++) str_printf(&c->text, i ? ",%d" : "%d", (int)c->ids.ids[i]);
+    str_adds(&c->text, "]}\n");
+    return true;
+}
+
+static void add_piece(converter *c) {
+    str_json_string(&c->text, str_get(&c->piece), c->piece.len);
+    str_clear(&c->piece);
+}
+
+/* {"ids":[...], "skip_special_tokens":...} -> {"pieces":[...],"flush":...}: one piece an id, "" while a
+ * character is not complete. */
+static bool decode_line(converter *c, const json *line, err *e) {
+    const json *ids = json_get_kind(line, "ids", JSON_ARRAY), *skip = json_get(line, "skip_special_tokens");
+    if (!ids) return err_set(e, ERR_FORMAT, "%s: expected an object with an array \"ids\"", c->where);
+    if (skip && skip->kind != JSON_BOOL && skip->kind != JSON_NULL)
+        return err_set(e, ERR_FORMAT, "%s: \"skip_special_tokens\" must be true or false", c->where);
+    detokenizer d;
+    detokenizer_begin(&d, c->t, json_bool(line, "skip_special_tokens", false));
+    str_adds(&c->text, "{\"pieces\":[");
+    size_t n = 0;
+    JSON_EACH(id, ids) {
+        if (id->kind != JSON_INT || id->i < INT32_MIN || id->i > INT32_MAX)
+            return err_set(e, ERR_FORMAT, "%s: ids[%zu] is not a token id", c->where, n);
+        if (n++) str_addc(&c->text, ',');
+        detokenizer_push(&d, (int32_t)id->i, &c->piece);
+        add_piece(c);
+    }
+    str_adds(&c->text, "],\"flush\":");
+    detokenizer_flush(&d, &c->piece);
+    add_piece(c);
+    str_adds(&c->text, "}\n");
+    return true;
+}
+
+/* One answer a line, handed over at once: the other side may be waiting for it. */
+static bool convert_lines(converter *c, bool decode, err *e) {
+    char *line = NULL;
+    size_t cap = 0, number = 0;
+    bool ok = true;
+    errno = 0;
+    for (ssize_t n; ok && (n = getline(&line, &cap, stdin)) >= 0; errno = 0) {
+        c->where = arena_printf(c->a, "standard input, line %zu", ++number);
+        const json *object = json_parse(c->a, c->where, line, (size_t)n, e);
+        ok = object && (decode ? decode_line : encode_line)(c, object, e);
+        if (ok && !(cli_out(c->text.s, c->text.len) && cli_flush())) break;
+        str_clear(&c->text);
+        arena_reset(c->a);
+    }
+    if (ok && ferror(stdin)) ok = err_errno(e, "standard input");
+    free(line);
+    return ok;
+}
+
+int cmd_tokenize(const cli_args *a) {
+    if (!cli_flag(a, "json-lines")) return cli_usage(a, "--json-lines is missing");
+    err e = {0};
+    tokenizer *t = tokenizer_load(cli_arg(a, "DIR"), &e);
+    if (!t) return cli_fail(&e);
+    converter c = {.t = t, .a = arena_new()};
+    bool ok = convert_lines(&c, cli_flag(a, "decode"), &e);
+    str_free(&c.text);
+    str_free(&c.piece);
+    token_list_free(&c.ids);
+    arena_free(c.a);
+    tokenizer_free(t);
+    return ok ? CLI_OK : cli_fail(&e);
+}
