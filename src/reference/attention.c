@@ -58,11 +58,11 @@ bool ev_sdpa(ref_eval *v) {
     if (!scores) return false;
     for (int64_t b = 0; b < batch; b++) {
         ref_gemm(scores, q + b * l * e, l,
-                 &(ref_matrix){.cell = k + b * s * e, .k = e, .n = s, .by_output = true});
+                 &(ref_matrix){.data = k + b * s * e, .k = e, .n = s, .by_output = true});
         for (int64_t i = 0; i < l * s; i++) scores[i] /= root;
         if (m) add_mask(scores, &type, b, tm, m);
         for (int64_t i = 0; i < l; i++) softmax_row(scores + i * s, s);
-        ref_gemm(o + b * l * ev, scores, l, &(ref_matrix){.cell = val + b * s * ev, .k = s, .n = ev});
+        ref_gemm(o + b * l * ev, scores, l, &(ref_matrix){.data = val + b * s * ev, .k = s, .n = ev});
     }
     return true;
 }

@@ -122,9 +122,9 @@ static bool conv_point(ref_eval *v, const shape *s, const float *x) {
     int64_t plane = product(s->in);
     float *y = ref_floats(&v->out[0]);
     if (plane == 1) {
-        ref_gemm(
-            y, x, s->n,
-            &(ref_matrix){.cell = ref_floats(tw), .t = tw, .k = s->cin, .n = s->cout, .by_output = true});
+        ref_matrix b;
+        if (!ref_weight(&b, tw, s->cin, s->cout) && !(b.data = ev_cells(v, tw))) return false;
+        ref_gemm(y, x, s->n, &b);
         return true;
     }
     float *w = ev_temp(v, ROWS * s->cin);
@@ -134,7 +134,7 @@ static bool conv_point(ref_eval *v, const shape *s, const float *x) {
         ref_read(tw, o * s->cin, rows * s->cin, w);
         for (int64_t b = 0; b < s->n; b++)
             ref_gemm(y + (b * s->cout + o) * plane, w, rows,
-                     &(ref_matrix){.cell = x + b * s->cin * plane, .k = s->cin, .n = plane});
+                     &(ref_matrix){.data = x + b * s->cin * plane, .k = s->cin, .n = plane});
     }
     return true;
 }

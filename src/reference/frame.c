@@ -219,7 +219,7 @@ static void take_results(ref_frame *f, const ir_op *op, const ir_block *b) {
 }
 
 static bool run_cond(ref_frame *f, const ir_op *op, const ref_op_plan *plan, err *e) {
-    bool on;
+    bool on = false;
     if (op->n_block != 2 || !flag(f, ir_in(op, A_pred), &on, e))
         return err_set(e, ERR_INVALID, "cond needs two blocks");
     const ir_block *b = op->block[!on];
@@ -240,7 +240,7 @@ static bool run_while(ref_frame *f, const ir_op *op, const ref_op_plan *plan, er
         return err_set(e, ERR_INVALID, "while_loop: the blocks don't fit the loop variables");
     for (uint32_t i = 0; i < vars->n; i++) put(f, op->out[i], &f->env[vars->v[i]->id]);
     for (;;) {
-        bool on;
+        bool on = false;
         for (uint32_t i = 0; i < vars->n; i++) put(f, cond->in[i], &f->env[op->out[i]->id]);
         if (!run_block(f, cond, plan->block[0], e) || !flag(f, cond->out[0], &on, e)) return false;
         release_block(f, plan->block[0]);

@@ -5,13 +5,15 @@
 #include "reference/tensor.h"
 
 typedef struct {
-    const float *cell;   /* the elements as cells, or NULL: */
-    const ref_tensor *t; /* a packed constant, converted block by block */
-    int64_t first;       /* element (0, 0) in cell or t */
+    const void *data; /* element (0, 0); need not be aligned */
+    bool half;        /* elements are fp16 (only by_output), else fp32 */
+    bool by_output;   /* element (k, n) lies at n * K + k (a linear weight); else at k * N + n */
     int64_t k, n;
-    bool by_output; /* element (k, n) lies at n * K + k (a linear weight); else at k * N + n */
 } ref_matrix;
 
+/* A float tensor as the [n][k] weight matrix of a product. False when its packed form is neither fp16 nor
+ * fp32: then the caller gives its cells instead. */
+bool ref_weight(ref_matrix *b, const ref_tensor *t, int64_t k, int64_t n);
 /* a and c are dense; a[m][k], c[m][n]. */
 void ref_gemm(float *c, const float *a, int64_t m, const ref_matrix *b);
 #endif

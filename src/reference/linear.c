@@ -47,7 +47,8 @@ bool ev_linear(ref_eval *v) {
     if (!x || !ev_new(v, 0)) return false;
     int64_t m = n ? ref_count(&v->out[0]) / n : 0;
     if (dtype_is_float(tx->type.dtype)) {
-        ref_matrix w = {.cell = ref_floats(tw), .t = tw, .k = k, .n = n, .by_output = true};
+        ref_matrix w;
+        if (!ref_weight(&w, tw, k, n) && !(w.data = ev_cells(v, tw))) return false;
         ref_gemm(ref_floats(&v->out[0]), (const float *)(const void *)x, m, &w);
     } else if (!linear_ints(v, tx, tw, m, n, k)) {
         return false;
@@ -79,7 +80,7 @@ static void matmul_floats(float *c, const float *a, const float *b, const produc
             for (int64_t j = 0; j < p->k; j++) turned[i * p->k + j] = a[j * p->m + i];
         a = turned;
     }
-    ref_gemm(c, a, p->m, &(ref_matrix){.cell = b, .k = p->k, .n = p->n, .by_output = p->ty});
+    ref_gemm(c, a, p->m, &(ref_matrix){.data = b, .k = p->k, .n = p->n, .by_output = p->ty});
 }
 
 /* The last two dimensions as rows and columns; a vector is one row (x) or one column (y). */
