@@ -22,7 +22,7 @@ static bool scalar_cell(ref_eval *v, ir_operand name, float fallback, ref_cell *
 }
 
 static bool fill(ref_eval *v) {
-    ref_cell c;
+    ref_cell c = 0;
     if (!scalar_cell(v, A_value, 0, &c) || !ev_new(v, 0)) return false;
     ref_cell *o = v->out[0].cell;
     for (int64_t i = 0, n = ref_count(&v->out[0]); i < n; i++) o[i] = c;
@@ -60,7 +60,7 @@ bool ev_range_1d(ref_eval *v) {
 bool ev_one_hot(ref_eval *v) {
     const ref_tensor *t = ev_in(v, A_indices);
     const int32_t *idx = ev_ints(v, t);
-    ref_cell on, off;
+    ref_cell on = 0, off = 0;
     if (!idx || !scalar_cell(v, A_on_value, 1, &on) || !scalar_cell(v, A_off_value, 0, &off)) return false;
     int axis = ev_axis(v, A_axis, -1, v->out[0].type.rank);
     if (axis < 0 || !ev_new(v, 0)) return false;

@@ -1,4 +1,5 @@
 #include "runtime/model.h"
+#include "ir/verify.h"
 #include "runtime/parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ static bool plan_function(rt_model *m, const coreml_model *model, rt_function *t
 
 static bool make_part(rt_model *m, const coreml_model *model, rt_part *part, err *e) {
     part->model = model;
+    if (model->program && !ir_verify(model->program, NULL, NULL, e)) return false;
     part->func = ARENA_ARRAY(m->a, rt_function, model->n_func);
     for (size_t i = 0; i < model->n_func; i++) {
         part->func[i].desc = &model->func[i];
