@@ -109,16 +109,16 @@ static size_t match_gpt2(const rule *r, const uint8_t *s, size_t n, size_t i) {
 }
 
 static const rule rules[] = {
-    /* Qwen2, 2.5, 3 */
+    /* digits one by one */
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      match_words, UC_IS_L, 1},
-    /* Qwen3.5 */
+    /* the same, marks as parts of words */
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
      "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|"
      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      match_words, UC_IS_L | UC_IS_M, 1},
-    /* Llama 3 */
+    /* digits in threes */
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      match_words, UC_IS_L, 3},
