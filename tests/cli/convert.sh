@@ -1,5 +1,5 @@
 # millet convert: what it writes, that it writes the same twice, and what it refuses.
-. "$MILLET_SOURCE/tests/cli/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 cd "$work" || exit 1
 model=$MILLET_SOURCE/models/tiny-qwen3.5
 convert() { "$millet" convert "$@"; }

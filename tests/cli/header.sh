@@ -1,5 +1,5 @@
 # The public header alone: C11 and C++11 programs compile with every warning on, and the usage example in it is a program.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 command -v g++ >/dev/null || {
     echo "skipped: no g++"
     exit 77

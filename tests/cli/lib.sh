@@ -1,6 +1,6 @@
 # Shared by the CLI tests: source it. MILLET_BIN, MILLET_CASES, MILLET_SOURCE and DEMO come from ctest.
 set -uo pipefail
-millet=$MILLET_BIN
+millet=${MILLET_BIN:?}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0

@@ -1,5 +1,5 @@
 # The option table: usage errors, help, the manual page, completion, a closed or full standard output.
-. "$MILLET_SOURCE/tests/cli/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 
 expect 2 '^millet: no command; see millet --help$' "$millet"
 expect 2 'unknown command nonsense' "$millet" nonsense
@@ -23,7 +23,7 @@ expect 2 'unknown option --\\xff' "$millet" run x $'--\xff'
 expect 1 '\\xff/' "$millet" inspect $'no-such-\xff/x'
 
 # Numbers mean the same in a locale with a decimal comma (when the system has one).
-LC_ALL=de_DE.UTF-8 expect 2 "from 0 to 1, not '0,5'" "$millet" run x --top-p 0,5
+expect 2 "from 0 to 1, not '0,5'" env LC_ALL=de_DE.UTF-8 "$millet" run x --top-p 0,5
 
 # Every command explains itself, with an example and with every option that it takes.
 for command in $("$millet" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do

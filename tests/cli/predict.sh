@@ -1,5 +1,5 @@
 # millet predict: its errors, one line each. (Results: python/test_predict.py and the golden tests.)
-. "$MILLET_SOURCE/tests/cli/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 need_case coreml/op_state.json
 case=$MILLET_CASES/coreml/op_state
 out=$work/out.safetensors

@@ -1,5 +1,5 @@
 # millet tokenize on the small model's tokenizer. Expected ids and texts come from the tokenizers library.
-. "$MILLET_SOURCE/tests/cli/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 dir=$MILLET_SOURCE/models/tiny-qwen3.5
 
 answers() { # answers EXPECTED INPUT [options]

@@ -1,0 +1,383 @@
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/summary.h"
+#include "coreml/files.h"
+#include "generate/contract.h"
+#include "ir/print.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- For people ---- */
+
+static void add_size(str *out, uint64_t bytes) {
+    if (bytes < 10240)
+        str_printf(out, "%llu B", (unsigned long long)bytes);
+    else if (bytes < 10u << 20)
+        str_printf(out, "%.1f KiB", (double)bytes / 1024);
+    else
+        str_printf(out, "%.1f MiB", (double)bytes / 1048576);
+}
+
+/* "int32[1,1..128]" for ranges, the plain type otherwise. */
+static void add_feature_type(str *out, arena *a, const coreml_feature *f) {
+    if (f->other)
+        str_adds(out, f->other);
+    else if (f->no_shape)
+        str_printf(out, "%s, shape not declared", dtype_name(f->type.dtype));
+    else if (!f->range)
+        str_adds(out, ir_type_text(a, &f->type));
+    else {
+        str_printf(out, "%s[", dtype_name(f->type.dtype));
+        for (int i = 0; i < f->type.rank; i++) {
+            str_printf(out, "%s%lld", i ? "," : "", (long long)f->range[i].lower);
+            if (f->range[i].upper < 0)
+                str_adds(out, "..");
+            else if (f->range[i].upper != f->range[i].lower)
+                str_printf(out, "..%lld", (long long)f->range[i].upper);
+        }
+        str_addc(out, ']');
+    }
+}
+
+static void add_shapes(str *out, const coreml_feature *f) {
+    for (size_t i = 0; i < f->n_shapes; i++) {
+        str_adds(out, i ? " or [" : "  shapes [");
+        for (int d = 0; d < f->type.rank; d++)
+            str_printf(out, "%s%lld", d ? "," : "", (long long)f->shapes[i][d]);
+        str_addc(out, ']');
+    }
+}
+
+/* Returns the bytes of all features of known size. */
+static uint64_t add_features(str *out, arena *a, const char *title, const coreml_feature *f, size_t n) {
+    uint64_t total = 0;
+    int width = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((int)strlen(f[i].name) > width) width = (int)strlen(f[i].name);
+    if (n) str_printf(out, "  %s\n", title);
+    for (size_t i = 0; i < n; i++) {
+        int64_t bytes = f[i].no_shape || f[i].other ? -1 : ir_type_bytes(&f[i].type);
+        str_printf(out, "    %-*s  ", width, f[i].name);
+        add_feature_type(out, a, &f[i]);
+        if (bytes > 0) {
+            total += (uint64_t)bytes;
+            str_adds(out, "  ");
+            add_size(out, (uint64_t)bytes);
+        }
+        add_shapes(out, &f[i]);
+        if (f[i].optional) str_adds(out, "  optional");
+        if (f[i].has_default) str_printf(out, "  default %g", f[i].default_value);
+        str_addc(out, '\n');
+    }
+    return total;
+}
+
+static void add_ops(str *out, const ir_function *f) {
+    summary_op ops[OP_COUNT];
+    size_t n = summary_of_ops(ops, f), column = 4;
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++) total += ops[i].count;
+    str_printf(out, "  ops, %llu\n   ", (unsigned long long)total);
+    for (size_t i = 0; i < n; i++) {
+        char text[100];
+        int len = snprintf(text, sizeof text, " %s %llu%s", ir_info(ops[i].code)->name,
+                           (unsigned long long)ops[i].count, i + 1 < n ? "," : "");
+        if (column + (size_t)len > 100) {
+            str_adds(out, "\n   ");
+            column = 4;
+        }
+        str_adds(out, text);
+        column += (size_t)len;
+    }
+    str_addc(out, '\n');
+}
+
+static void add_function(str *out, arena *a, const coreml_model *m, const coreml_function *f) {
+    const ir_function *body = m->program ? ir_function_find(m->program, f->name) : NULL;
+    str_printf(out, "\nfunction %s", f->name);
+    if (body) str_printf(out, ", opset %s", ir_opset_name(body->spec));
+    if (m->n_func > 1 && !strcmp(f->name, m->default_function)) str_adds(out, ", default");
+    str_addc(out, '\n');
+    add_features(out, a, "inputs", f->in, f->n_in);
+    add_features(out, a, "outputs", f->out, f->n_out);
+    uint64_t bytes = add_features(out, a, "states", f->state, f->n_state);
+    if (f->n_state > 1) {
+        str_printf(out, "    %zu states, ", f->n_state);
+        add_size(out, bytes);
+        str_addc(out, '\n');
+    }
+    if (body) add_ops(out, body);
+}
+
+static void add_kind(str *out, const char *name, uint64_t tensors, uint64_t values, uint64_t bytes) {
+    str_printf(out, "  %-28s %6llu  %12llu %8.2f %10.2f\n", name, (unsigned long long)tensors,
+               (unsigned long long)values, summary_bits(bytes, values), (double)bytes / 1048576);
+}
+
+static void add_weights(str *out, arena *a, const ir_program *p) {
+    summary_weights w;
+    summary_of_weights(&w, a, p);
+    if (!w.n_kind) return;
+    str_printf(out, "\n%-28s %8s  %12s %8s %10s\n", "weights", "tensors", "values", "bits", "MiB");
+    uint64_t tensors = 0;
+    for (size_t i = 0; i < w.n_kind; i++) {
+        add_kind(out, w.kind[i].name, w.kind[i].tensors, w.kind[i].values, w.kind[i].bytes);
+        tensors += w.kind[i].tensors;
+    }
+    if (w.n_kind > 1) add_kind(out, "all", tensors, w.values, w.bytes);
+}
+
+static void add_metadata(str *out, const coreml_model *m) {
+    const char *fields[][2] = {{"description", m->short_description},
+                               {"author", m->author},
+                               {"license", m->license},
+                               {"version", m->version}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i][1] && *fields[i][1]) str_printf(out, "  %s: %s\n", fields[i][0], fields[i][1]);
+    for (size_t i = 0; i < m->n_user; i++) str_printf(out, "  %s = %s\n", m->user[i].key, m->user[i].value);
+}
+
+static void add_model(str *out, arena *a, const coreml_model *m) {
+    if (m->n_part) str_printf(out, "  pipeline of %zu models\n", m->n_part);
+    add_metadata(out, m);
+    for (size_t i = 0; i < m->n_func; i++) add_function(out, a, m, &m->func[i]);
+    if (m->program) add_weights(out, a, m->program);
+    for (size_t i = 0; i < m->n_part; i++) {
+        str_printf(out, "\npart %zu of %zu: %s\n", i + 1, m->n_part, m->part_name[i]);
+        add_model(out, a, m->part[i]);
+    }
+}
+
+static void add_package(str *out, const coreml_package *p) {
+    str_printf(out, "%s\n  Core ML specification %d\n", p->path, p->model->spec);
+    for (size_t i = 0; i < p->files->n_file; i++) {
+        str_printf(out, "  %s, ", p->files->file[i].name);
+        add_size(out, p->files->file[i].map.size);
+        str_addc(out, '\n');
+    }
+    add_model(out, p->a, p->model);
+}
+
+/* ---- For programs ---- */
+
+static void json_key(str *out, const char *key) {
+    if (out->len && out->s[out->len - 1] != '{' && out->s[out->len - 1] != '[') str_addc(out, ',');
+    str_json_string(out, key, strlen(key));
+    str_addc(out, ':');
+}
+
+static void json_text(str *out, const char *key, const char *value) {
+    json_key(out, key);
+    str_json_string(out, value, strlen(value));
+}
+
+static void json_number(str *out, const char *key, uint64_t value) {
+    json_key(out, key);
+    str_printf(out, "%llu", (unsigned long long)value);
+}
+
+/* One element more: a comma unless it is the first. */
+static void json_next(str *out) {
+    if (out->s[out->len - 1] != '[') str_addc(out, ',');
+}
+
+static void json_dims(str *out, const int64_t *dim, int rank) {
+    str_addc(out, '[');
+    for (int i = 0; i < rank; i++) str_printf(out, "%s%lld", i ? "," : "", (long long)dim[i]);
+    str_addc(out, ']');
+}
+
+static void json_feature(str *out, const coreml_feature *f) {
+    json_next(out);
+    str_addc(out, '{');
+    json_text(out, "name", f->name);
+    json_text(out, "type", f->other ? f->other : dtype_name(f->type.dtype));
+    if (!f->other && !f->no_shape) {
+        json_key(out, "shape");
+        json_dims(out, f->type.dim, f->type.rank);
+        int64_t bytes = ir_type_bytes(&f->type);
+        if (bytes >= 0) json_number(out, "bytes", (uint64_t)bytes);
+    }
+    if (f->n_shapes) {
+        json_key(out, "shapes");
+        str_addc(out, '[');
+        for (size_t i = 0; i < f->n_shapes; i++) {
+            json_next(out);
+            json_dims(out, f->shapes[i], f->type.rank);
+        }
+        str_addc(out, ']');
+    }
+    if (f->range) {
+        json_key(out, "range");
+        str_addc(out, '[');
+        for (int i = 0; i < f->type.rank; i++) {
+            json_next(out);
+            json_dims(out, (int64_t[]){f->range[i].lower, f->range[i].upper}, 2);
+        }
+        str_addc(out, ']');
+    }
+    if (f->optional) {
+        json_key(out, "optional");
+        str_adds(out, "true");
+    }
+    str_addc(out, '}');
+}
+
+static void json_features(str *out, const char *key, const coreml_feature *f, size_t n) {
+    json_key(out, key);
+    str_addc(out, '[');
+    for (size_t i = 0; i < n; i++) json_feature(out, &f[i]);
+    str_addc(out, ']');
+}
+
+static void json_function(str *out, const coreml_model *m, const coreml_function *f) {
+    const ir_function *body = m->program ? ir_function_find(m->program, f->name) : NULL;
+    json_next(out);
+    str_addc(out, '{');
+    json_text(out, "name", f->name);
+    if (body) json_text(out, "opset", ir_opset_name(body->spec));
+    json_features(out, "inputs", f->in, f->n_in);
+    json_features(out, "outputs", f->out, f->n_out);
+    json_features(out, "states", f->state, f->n_state);
+    if (body) {
+        summary_op ops[OP_COUNT];
+        size_t n = summary_of_ops(ops, body);
+        json_key(out, "ops");
+        str_addc(out, '{');
+        for (size_t i = 0; i < n; i++) json_number(out, ir_info(ops[i].code)->name, ops[i].count);
+        str_addc(out, '}');
+    }
+    str_addc(out, '}');
+}
+
+static void json_weights(str *out, arena *a, const ir_program *p) {
+    summary_weights w;
+    summary_of_weights(&w, a, p);
+    json_key(out, "weights");
+    str_addc(out, '[');
+    for (size_t i = 0; i < w.n_kind; i++) {
+        const summary_kind *k = &w.kind[i];
+        json_next(out);
+        str_addc(out, '{');
+        json_text(out, "kind", k->name);
+        json_number(out, "tensors", k->tensors);
+        json_number(out, "values", k->values);
+        json_number(out, "bytes", k->bytes);
+        json_key(out, "bits_per_weight");
+        str_json_double(out, summary_bits(k->bytes, k->values));
+        str_addc(out, '}');
+    }
+    str_addc(out, ']');
+}
+
+/* The members of a model's object. */
+static void json_model(str *out, arena *a, const coreml_model *m) {
+    json_number(out, "specification", (uint64_t)m->spec);
+    if (m->default_function) json_text(out, "default_function", m->default_function);
+    if (m->short_description) json_text(out, "description", m->short_description);
+    if (m->author) json_text(out, "author", m->author);
+    if (m->license) json_text(out, "license", m->license);
+    if (m->version) json_text(out, "version", m->version);
+    json_key(out, "metadata");
+    str_addc(out, '{');
+    for (size_t i = 0; i < m->n_user; i++) json_text(out, m->user[i].key, m->user[i].value);
+    str_addc(out, '}');
+    json_key(out, "functions");
+    str_addc(out, '[');
+    for (size_t i = 0; i < m->n_func; i++) json_function(out, m, &m->func[i]);
+    str_addc(out, ']');
+    if (m->program) json_weights(out, a, m->program);
+    if (!m->n_part) return;
+    json_key(out, "parts");
+    str_addc(out, '[');
+    for (size_t i = 0; i < m->n_part; i++) {
+        json_next(out);
+        str_addc(out, '{');
+        json_text(out, "name", m->part_name[i]);
+        json_model(out, a, m->part[i]);
+        str_addc(out, '}');
+    }
+    str_addc(out, ']');
+}
+
+static void json_package(str *out, const coreml_package *p) {
+    str_addc(out, '{');
+    json_text(out, "package", p->path);
+    json_model(out, p->a, p->model);
+    json_key(out, "files");
+    str_addc(out, '{');
+    for (size_t i = 0; i < p->files->n_file; i++)
+        json_number(out, p->files->file[i].name, p->files->file[i].map.size);
+    str_adds(out, "}}\n");
+}
+
+/* ---- The command ---- */
+
+typedef struct {
+    str *out;
+    bool json;
+    size_t count;
+} violations;
+
+static bool add_violation(void *ctx, const char *rule, const char *message) {
+    violations *v = ctx;
+    v->count++;
+    if (!v->json) {
+        str_printf(v->out, "%s: %s\n", rule, message);
+        return true;
+    }
+    json_next(v->out);
+    str_addc(v->out, '{');
+    json_text(v->out, "rule", rule);
+    json_text(v->out, "message", message);
+    str_addc(v->out, '}');
+    return true;
+}
+
+static int verify(str *out, const coreml_package *p, bool json) {
+    violations v = {.out = out, .json = json};
+    err e = {0};
+    if (json) str_adds(out, "{\"violations\":[");
+    coreml_verify(p->model, add_violation, &v, &e);
+    if (json)
+        str_adds(out, "]}\n");
+    else
+        str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count, v.count == 1 ? "" : "s");
+    return v.count ? CLI_FAILED : CLI_OK;
+}
+
+static void list_ops(str *out, const coreml_model *m) {
+    if (m->program) ir_print_program(out, m->program);
+    for (size_t i = 0; i < m->n_part; i++) {
+        str_printf(out, "// part %zu: %s\n", i + 1, m->part_name[i]);
+        list_ops(out, m->part[i]);
+    }
+}
+
+int cmd_inspect(const cli_args *a) {
+    err e = {0};
+    arena *paths = arena_new();
+    contract_paths where;
+    bool json = cli_flag(a, "json");
+    if (json && cli_flag(a, "ops"))
+        return arena_free(paths), cli_usage(a, "--ops and --json exclude each other");
+    coreml_package *p = contract_locate(&where, paths, cli_arg(a, "PACKAGE"), NULL, &e)
+                            ? coreml_open(where.package, &e)
+                            : NULL;
+    int code = CLI_OK;
+    if (p) {
+        str out = {0};
+        if (cli_flag(a, "ops"))
+            list_ops(&out, p->model);
+        else if (!cli_flag(a, "verify"))
+            (json ? json_package : add_package)(&out, p);
+        if (cli_flag(a, "verify")) code = verify(&out, p, json);
+        cli_out(out.s, out.len);
+        str_free(&out);
+    } else {
+        code = cli_fail(&e);
+    }
+    coreml_close(p);
+    arena_free(paths);
+    return code;
+}

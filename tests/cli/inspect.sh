@@ -1,0 +1,41 @@
+# millet inspect on the small model's package: text, listing, JSON, verification, errors.
+. "$(dirname "$0")/lib.sh" || exit 1
+
+shows() { grep -qE -e "$1" "$work/stdout" || fail "inspect does not show '$1'"; }
+
+expect 0 '' "$millet" inspect "$DEMO"
+shows 'Core ML specification 9'
+shows 'function main, opset CoreML8'
+shows 'hidden +fp16\[1,1,256\]  512 B'
+shows 'logits +fp32\[1,4096\]  16.0 KiB'
+shows 'k_3 +state<fp16\[1,2,2048,64\]>  512.0 KiB'
+shows 'linear [0-9]+'
+shows '^  fp16 +[0-9]+ +[0-9]+ +16\.00 +[0-9.]+$'
+cp "$work/stdout" "$work/whole"
+expect 0 '' "$millet" inspect "$DEMO/model.mlpackage/"
+diff <(tail -n +2 "$work/stdout") <(tail -n +2 "$work/whole") >/dev/null || fail "an artifact and its package differ"
+
+expect 0 '' "$millet" inspect "$DEMO" --ops
+shows '^function main'
+shows '%logits: fp32\[1,4096\] = '
+shows '%layer_7_out: fp32\[1,1,256\] = '
+
+expect 0 '' "$millet" inspect "$DEMO" --verify
+shows '^every rule is kept$'
+expect 2 '--ops and --json exclude' "$millet" inspect "$DEMO" --ops --json
+
+# A description that does not fit its program: every violation is printed.
+cp -r "$DEMO/model.mlpackage" "$work/broken.mlpackage"
+sed -i '0,/logits/s//lagits/' "$work/broken.mlpackage/Data/com.apple.CoreML/model.mlmodel"
+expect 1 '' "$millet" inspect "$work/broken.mlpackage" --verify
+shows 'lagits'
+shows '^[0-9]+ violations?$'
+expect 1 '' "$millet" inspect "$work/broken.mlpackage" --verify --json
+shows '^\{"violations":\[\{"rule":".*"message":'
+expect 0 '' "$millet" inspect "$work/broken.mlpackage"
+
+expect 1 'no such package' "$millet" inspect "$work/none"
+expect 1 'neither a package' "$millet" inspect "$work"
+head -c 1000 "$DEMO/model.mlpackage/Data/com.apple.CoreML/model.mlmodel" >"$work/broken.mlpackage/Data/com.apple.CoreML/model.mlmodel"
+expect 1 'model.mlmodel' "$millet" inspect "$work/broken.mlpackage"
+finish
