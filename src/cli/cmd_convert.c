@@ -23,15 +23,22 @@ static bool on_progress(void *ctx, const char *tensor, uint64_t done, uint64_t t
                         uint64_t tensors) {
     progress *p = ctx;
     if (cli_interrupted()) return false;
-    double t = now(), spent = t - p->start;
-    if (!p->shown || (t - p->last < (p->terminal ? 0.1 : 1) && done < total)) return true;
-    double rate = spent > 0 ? (double)done / spent : 0;
+    double t = now();
+    if (!done) p->start = t; /* the time left is that of writing */
+    double spent = t - p->start;
+    if (!p->shown || (t - p->last < (p->terminal ? 0.1 : 1) && (done < total || !total))) return true;
     p->last = t;
-    fprintf(stderr, "%s%3.0f %%  %.0f of %.0f MB  %llu of %llu tensors", p->terminal ? "\r" : "",
-            total ? 100.0 * (double)done / (double)total : 100.0, (double)done / 1e6, (double)total / 1e6,
-            (unsigned long long)tensors_done, (unsigned long long)tensors);
-    if (spent > 0.5 && rate > 0)
-        fprintf(stderr, "  %.0f MB/s  %.0f s left", rate / 1e6, (double)(total - done) / rate);
+    fputs(p->terminal ? "\r" : "", stderr);
+    if (total) {
+        double rate = spent > 0 ? (double)done / spent : 0;
+        fprintf(stderr, "%3.0f %%  %.0f of %.0f MB  %llu of %llu tensors",
+                100.0 * (double)done / (double)total, (double)done / 1e6, (double)total / 1e6,
+                (unsigned long long)tensors_done, (unsigned long long)tensors);
+        if (spent > 1 && done > total / 100)
+            fprintf(stderr, "  %.0f MB/s  %.0f s left", rate / 1e6, (double)(total - done) / rate);
+    } else {
+        fputs("looking at weights", stderr);
+    }
     fprintf(stderr, "  %.40s%s", tensor, p->terminal ? "\033[K" : "\n");
     fflush(stderr);
     return true;
@@ -59,7 +66,7 @@ int cmd_convert(const cli_args *a) {
     const convert_options o = {
         .preset = cli_text(a, "preset"),
         .precision = cli_text(a, "precision"),
-        .state = cli_given(a, "state") ? cli_text(a, "state") : NULL,
+        .state = cli_text(a, "state"),
         .context = cli_int(a, "context"),
         .top_k = cli_int(a, "top-k"),
         .overwrite = cli_flag(a, "overwrite"),

@@ -8,14 +8,16 @@ static const char *staged(const job *j, const char *name) {
     return arena_printf(j->a, "%s/%s", stage_path(j->st), name);
 }
 
-/* Tells the caller how far the writing is; false when he wants no more. */
-static bool report(job *j, uint64_t done, err *e) {
+bool job_report(const job *j, const char *tensor, uint64_t done, uint64_t total, err *e) {
     if (!j->o->progress) return true;
-    while (j->at_weight + 1 < j->n_weight && j->weight[j->at_weight].end <= done) j->at_weight++;
-    const char *name = j->n_weight ? j->weight[j->at_weight].name : "";
-    uint64_t finished = done >= j->total_bytes ? j->n_weight : j->at_weight;
-    return j->o->progress(j->o->ctx, name, done, j->total_bytes, finished, j->n_weight) ||
+    uint64_t finished = total && done >= total ? j->n_weight : j->at_weight;
+    return j->o->progress(j->o->ctx, tensor, done, total, finished, j->n_weight) ||
            err_set(e, ERR_CANCELLED, "conversion cancelled; %s is as it was", j->out);
+}
+
+static bool report_written(job *j, uint64_t done, err *e) {
+    while (j->at_weight + 1 < j->n_weight && j->weight[j->at_weight].end <= done) j->at_weight++;
+    return job_report(j, j->n_weight ? j->weight[j->at_weight].name : "", done, j->total_bytes, e);
 }
 
 typedef struct {
@@ -26,7 +28,7 @@ typedef struct {
 static bool on_weights(void *ctx, uint64_t done, uint64_t total) {
     package_progress *p = ctx;
     (void)total;
-    return report(p->j, done, p->e);
+    return report_written(p->j, done, p->e);
 }
 
 bool job_write_package(job *j, err *e) {
@@ -46,7 +48,7 @@ static bool fill_rows(void *ctx, int64_t first, int64_t n, float *out, err *e) {
     file_drop((const uint8_t *)t->data + at * bytes, count * bytes);
     uint64_t before = j->total_bytes - j->embedding_bytes,
              element = j->embedding_bytes / (uint64_t)ir_type_count(&t->type);
-    return report(j, before + (at + count) * element, e);
+    return report_written(j, before + (at + count) * element, e);
 }
 
 bool job_write_embedding(job *j, err *e) {
@@ -81,6 +83,21 @@ static void add_graph(str *s, const job *j) {
     str_printf(s, "    \"context\": %" PRId64 "\n  },\n", o->context);
 }
 
+/* An object of the notes of one kind: tensor -> count. */
+static void add_notes(str *s, const job *j, const char *key, models_note_kind kind) {
+    bool first = true;
+    str_printf(s, "    \"%s\": {", key);
+    for (size_t i = 0; i < j->g.n_note; i++) {
+        const models_note *n = &j->g.note[i];
+        if (n->kind != kind) continue;
+        str_adds(s, first ? "\n      " : ",\n      ");
+        str_json_string(s, n->tensor, strlen(n->tensor));
+        str_printf(s, ": %" PRIu64, n->count);
+        first = false;
+    }
+    str_adds(s, first ? "}" : "\n    }");
+}
+
 bool job_write_metadata(job *j, err *e) {
     const ckpt_config *c = checkpoint_config(j->c);
     str s = {0};
@@ -106,6 +123,12 @@ bool job_write_metadata(job *j, err *e) {
         str_adds(&s, ",\n");
         add_pair(&s, "tokenizer", TOKENIZER_NAME);
     }
+    str_adds(&s, "\n  },\n  \"tensors\": {\n");
+    add_notes(&s, j, "skipped", NOTE_SKIPPED);
+    str_adds(&s, ",\n");
+    add_notes(&s, j, "kept_fp32", NOTE_OVERFLOW);
+    str_adds(&s, ",\n");
+    add_notes(&s, j, "vanished", NOTE_VANISH);
     str_adds(&s, "\n  },\n  \"stop_ids\": [");
     for (size_t i = 0; i < c->n_eos; i++) str_printf(&s, "%s%" PRId64, i ? ", " : "", c->eos[i]);
     str_adds(&s, "]\n}\n");

@@ -19,7 +19,8 @@ static bool read_options(job *j, err *e) {
     const convert_options *o = j->o;
     int precision =
         choice(o->precision, (const char *const[]){"mixed", "float16", "float32", NULL}, PRECISION_MIXED);
-    int split = choice(o->state, (const char *const[]){"fp16", "split", NULL}, 1);
+    int split =
+        choice(o->state, (const char *const[]){"fp16", "split", NULL}, precision != PRECISION_FLOAT16);
     int preset = choice(o->preset, (const char *const[]){"chunks", "single", NULL}, PRESET_CHUNKS);
     if (preset < 0) return err_set(e, ERR_USAGE, "preset %s: expected chunks or single", o->preset);
     if (precision < 0)
@@ -109,7 +110,20 @@ static void list_weights(job *j) {
     j->weight[j->n_weight++] = (job_weight){t->name, j->total_bytes};
 }
 
+typedef struct {
+    const job *j;
+    err *e;
+} build_progress;
+
+static bool on_tensor(void *ctx, const char *tensor) {
+    const build_progress *p = ctx;
+    return job_report(p->j, tensor, 0, 0, p->e);
+}
+
 static bool build(job *j, err *e) {
+    build_progress p = {j, e};
+    j->graph_options.progress = on_tensor;
+    j->graph_options.ctx = &p;
     if (!models_build(&j->g, j->a, j->c, &j->graph_options, e) || !describe(j, e)) return false;
     list_weights(j);
     return true;

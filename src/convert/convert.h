@@ -8,12 +8,12 @@
 typedef struct {
     const char *preset;    /* "chunks", "single"; NULL: the family's default */
     const char *precision; /* "mixed" (NULL), "float16", "float32" */
-    const char *state;     /* "split" (NULL), "fp16" */
+    const char *state;     /* "split", "fp16"; NULL: split, in precision float16 fp16 */
     int64_t context;       /* 0: 2048 */
     int64_t top_k;         /* -1: 64; 0: logits */
     bool overwrite;
-    /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written.
-     */
+    /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written;
+     * at first, with a total of 0, the one whose values are being looked at. */
     bool (*progress)(void *ctx, const char *tensor, uint64_t done_bytes, uint64_t total_bytes,
                      uint64_t tensors_done, uint64_t tensors);
     void *ctx;

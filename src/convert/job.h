@@ -42,7 +42,10 @@ bool job_check_places(job *j, const char *dir, const char *out, err *e);
 /* Makes the directories above OUT. */
 bool job_make_parent(job *j, err *e);
 
-/* artifact.c: the parts of the artifact, below the staging directory. */
+/* artifact.c: tells the caller where the work is; ERR_CANCELLED when he wants no more. total 0: nothing is
+ * written yet. */
+bool job_report(const job *j, const char *tensor, uint64_t done, uint64_t total, err *e);
+/* The parts of the artifact, below the staging directory. */
 bool job_write_package(job *j, err *e);
 bool job_write_embedding(job *j, err *e);
 bool job_write_metadata(job *j, err *e);

@@ -13,7 +13,12 @@ const char *job_precision_name(const job *j) {
 }
 
 const char *job_state_name(const job *j) {
-    return j->graph_options.split_state || j->graph_options.precision == PRECISION_FLOAT32 ? "split" : "fp16";
+    const ckpt_config *c = checkpoint_config(j->c);
+    bool recurrent = false;
+    for (int64_t i = 0; c->linear_layer && i < c->layers; i++) recurrent = recurrent || c->linear_layer[i];
+    return j->graph_options.precision == PRECISION_FLOAT32 || (recurrent && j->graph_options.split_state)
+               ? "split"
+               : "fp16";
 }
 
 static void add_file(str *s, const char *name, uint64_t bytes) {
@@ -41,27 +46,24 @@ static int by_count(const void *x, const void *y) {
     return strcmp(a->tensor, b->tensor);
 }
 
-/* All notes of one kind in one line, the largest counts first; what is beyond the first few is summed. */
-static void add_notes(const job *j, str *s, models_note_kind kind, const char *title) {
-    enum { SHOWN = 8 };
+/* All notes of one kind in one line; shown: how many are named, the largest counts first (metadata.json has
+ * all). */
+static void add_notes(const job *j, str *s, models_note_kind kind, const char *title, size_t shown) {
     arena *a = arena_new();
     models_note *note = ARENA_ARRAY(a, models_note, j->g.n_note);
     size_t n = 0;
-    uint64_t rest = 0;
+    uint64_t total = 0;
     for (size_t i = 0; i < j->g.n_note; i++)
         if (j->g.note[i].kind == kind) note[n++] = j->g.note[i];
+    for (size_t i = 0; i < n; i++) total += note[i].count;
     if (n > 1) qsort(note, n, sizeof *note, by_count);
-    if (n) str_printf(s, "  %s", title);
-    for (size_t i = 0; i < n; i++) {
-        if (i >= SHOWN) {
-            rest += note[i].count;
-            continue;
-        }
-        str_printf(s, "%s %s (", i ? "," : "", note[i].tensor);
+    if (n) str_printf(s, "  %s: %" PRIu64, title, total);
+    for (size_t i = 0; i < n && i < shown; i++) {
+        str_printf(s, "%s %s (", i ? "," : n > shown ? ", most in" : ":", note[i].tensor);
         if (*note[i].what) str_printf(s, "%s, ", note[i].what);
         str_printf(s, "%" PRIu64 ")", note[i].count);
     }
-    if (n > SHOWN) str_printf(s, ", %zu more tensors (%" PRIu64 ")", n - SHOWN, rest);
+    if (n > shown) str_printf(s, " and %zu more", n - shown);
     if (n) str_addc(s, '\n');
     arena_free(a);
 }
@@ -86,8 +88,8 @@ void job_summary(const job *j, str *s) {
     if (o->preset == PRESET_SINGLE) str_printf(s, ", top-k %" PRId64, o->top_k);
     str_addc(s, '\n');
     add_sizes(j, s);
-    add_notes(j, s, NOTE_SKIPPED, "tensors skipped:");
-    add_notes(j, s, NOTE_OVERFLOW, "kept fp32, values that overflow fp16:");
-    add_notes(j, s, NOTE_VANISH, "values that vanish in fp16:");
+    add_notes(j, s, NOTE_SKIPPED, "tensors skipped", 8);
+    add_notes(j, s, NOTE_OVERFLOW, "values that overflow fp16, their tensors are kept fp32", 16);
+    add_notes(j, s, NOTE_VANISH, "values that vanish in fp16", 3);
     add_warnings(j, s);
 }

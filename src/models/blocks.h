@@ -28,6 +28,7 @@ typedef struct graph {
     const char *prefix; /* of the checkpoint's tensor names: "model." */
     int64_t layer;      /* the layer that is being built; -1 outside of the layers */
     map *used;          /* tensors that are part of the program, by name */
+    map *scanned;       /* tensors whose values have been looked at, by name; 1: they need fp32 */
     size_t cap_note;
     /* Made once per function: */
     ir_value *cos, *sin;      /* [T, rope.dims], stream dtype */

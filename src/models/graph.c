@@ -80,7 +80,14 @@ const st_tensor *graph_tensor(graph *g, const char *name, int rank, const int64_
 
 ir_dtype graph_weight_dtype(graph *g, const st_tensor *t, weight_fold fold, ir_dtype d) {
     if (d != DT_FP16 || (t->type.dtype == DT_FP16 && fold == FOLD_NONE)) return d;
+    uint32_t known = map_get(g->scanned, t->name, strlen(t->name)); /* a tied head is the embedding again */
+    if (known != MAP_NONE) return known ? DT_FP32 : d;
+    if (g->o->progress && !g->o->progress(g->o->ctx, t->name)) {
+        err_set(g->b.e, ERR_CANCELLED, "cancelled");
+        return d;
+    }
     weight_range r = weight_scan(t, fold);
+    map_add(g->scanned, t->name, strlen(t->name), r.overflow > 0);
     if (r.overflow)
         graph_note(g, NOTE_OVERFLOW, t->name, r.overflow, "");
     else if (r.vanish)

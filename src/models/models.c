@@ -221,6 +221,7 @@ bool models_build(models_graph *out, arena *a, const checkpoint *c, const models
     g.split_all = o->precision == PRECISION_FLOAT32;
     g.layer = -1;
     g.used = map_new(a, checkpoint_count(c));
+    g.scanned = map_new(a, checkpoint_count(c));
     head_weights head = {0};
     if (refuse_packed(&g) && find_prefix(&g) && head_choose(&g, &head)) {
         const model_family *f = family_of(config);

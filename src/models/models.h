@@ -15,6 +15,10 @@ typedef struct {
                          split) */
     int64_t context;  /* static KV cache length (chunks), upper bound of K (single) */
     int64_t top_k;    /* single: 0 = logits */
+    /* Called before a tensor's values are looked at (it takes a while, for large ones); false cancels
+     * (ERR_CANCELLED). NULL: never called. */
+    bool (*progress)(void *ctx, const char *tensor);
+    void *ctx;
 } models_options;
 
 /* One flexible dimension of an input, for the description. */

@@ -58,6 +58,10 @@ static void write_tensors(const char *path) {
     assert_int_equal(write(fd, len, 8), 8);
     assert_int_equal(write(fd, head.s, head.len), head.len);
     assert_int_equal(ftruncate(fd, (off_t)(8 + head.len + at)), 0);
+    /* embed_tokens: 2^-25 is 0 in fp16, what follows it is not; o_proj: 65280 fits, 65536 does not */
+    static const uint8_t first[] = {0x00, 0x33, 0x01, 0x33}, last[] = {0x7F, 0x47, 0x80, 0x47, 0x80, 0xC7};
+    assert_int_equal(pwrite(fd, first, sizeof first, (off_t)(8 + head.len)), sizeof first);
+    assert_int_equal(pwrite(fd, last, sizeof last, (off_t)(8 + head.len + at - sizeof last)), sizeof last);
     close(fd);
     str_free(&head);
 }
@@ -246,6 +250,25 @@ static void progress_adds_up(void **s) {
     drop_out();
 }
 
+static void what_fp16_does_to_values_is_counted(void **s) {
+    (void)s;
+    err e;
+    watcher w = {.cancel_at = -1};
+    str summary = {0};
+    assert_true(convert_here(&w, 64, &summary, &e));
+    assert_non_null(strstr(summary.s, "kept fp32: 2: model.layers.0.self_attn.o_proj.weight (2)"));
+    assert_non_null(strstr(summary.s, "vanish in fp16: 1: model.embed_tokens.weight (1)"));
+    char path[300];
+    snprintf(path, sizeof path, "%s/metadata.json", out);
+    arena *a = arena_new();
+    const json *t = json_get(json_parse_file(a, path, &e), "tensors");
+    assert_int_equal(json_int(json_get(t, "kept_fp32"), "model.layers.0.self_attn.o_proj.weight", 0), 2);
+    assert_int_equal(json_int(json_get(t, "vanished"), "model.embed_tokens.weight", 0), 1);
+    arena_free(a);
+    str_free(&summary);
+    drop_out();
+}
+
 static void cancelling_leaves_nothing(void **s) {
     (void)s;
     err e;
@@ -345,6 +368,7 @@ static void memory_is_bounded(void **s) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_adds_up),
+        cmocka_unit_test(what_fp16_does_to_values_is_counted),
         cmocka_unit_test(cancelling_leaves_nothing),
         cmocka_unit_test(signals_end_it_cleanly),
         cmocka_unit_test(killed_at_any_time_it_is_old_or_new),
