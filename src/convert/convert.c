@@ -125,6 +125,7 @@ static bool build(job *j, err *e) {
     j->graph_options.progress = on_tensor;
     j->graph_options.ctx = &p;
     if (!models_build(&j->g, j->a, j->c, &j->graph_options, e) || !describe(j, e)) return false;
+    if (!coreml_verify(j->m, NULL, NULL, e)) return err_where(e, "the program that was built breaks a rule");
     list_weights(j);
     return true;
 }
