@@ -1,0 +1,94 @@
+#include "api/api.h"
+#include "generate/contract.h"
+#include <string.h>
+
+static const rt_model *model_of(const millet_package *p) {
+    return (const rt_model *)p;
+}
+
+static const coreml_model *described(const millet_package *p) {
+    return rt_model_coreml(model_of(p));
+}
+
+millet_package *millet_package_open(const char *path, millet_error *error) {
+    err e = {0};
+    arena *a = arena_new();
+    contract_paths p;
+    rt_model *m = contract_locate(&p, a, path, NULL, &e) ? rt_model_open(p.package, &e) : NULL;
+    arena_free(a);
+    api_done(error, &e);
+    return (millet_package *)m;
+}
+
+void millet_package_close(millet_package *p) {
+    rt_model_close((rt_model *)p);
+}
+
+size_t millet_function_count(const millet_package *p) {
+    return described(p)->n_func;
+}
+
+const char *millet_function_name(const millet_package *p, size_t i) {
+    return i < described(p)->n_func ? described(p)->func[i].name : NULL;
+}
+
+const char *millet_default_function(const millet_package *p) {
+    return described(p)->default_function;
+}
+
+/* The features of a kind; *n = 0 when there are none. */
+static const coreml_feature *features(const millet_package *p, const char *function, millet_kind kind,
+                                      size_t *n) {
+    const coreml_model *m = described(p);
+    const coreml_function *f = coreml_function_find(m, function ? function : m->default_function);
+    *n = !f ? 0 : kind == MILLET_INPUT ? f->n_in : kind == MILLET_OUTPUT ? f->n_out : f->n_state;
+    return !f ? NULL : kind == MILLET_INPUT ? f->in : kind == MILLET_OUTPUT ? f->out : f->state;
+}
+
+size_t millet_feature_count(const millet_package *p, const char *function, millet_kind kind) {
+    size_t n;
+    features(p, function, kind, &n);
+    return n;
+}
+
+static void set_bounds(millet_feature *to, const coreml_feature *x, int i) {
+    to->lower[i] = to->upper[i] = x->type.dim[i];
+    for (size_t k = 0; k < x->n_shapes; k++) {
+        if (x->shapes[k][i] < to->lower[i]) to->lower[i] = x->shapes[k][i];
+        if (x->shapes[k][i] > to->upper[i]) to->upper[i] = x->shapes[k][i];
+    }
+    if (x->range) to->lower[i] = x->range[i].lower, to->upper[i] = x->range[i].upper;
+}
+
+bool millet_feature_at(const millet_package *p, const char *function, millet_kind kind, size_t i,
+                       millet_feature *f) {
+    size_t n;
+    const coreml_feature *x = features(p, function, kind, &n);
+    err e = {0};
+    if (i >= n || !api_sized(f, sizeof *f, "millet_feature", &e)) return false;
+    x += i;
+    millet_feature whole = {.size = f->size, .name = x->name, .rank = -1, .optional = x->optional};
+    if (!x->other) whole.dtype = api_dtype_out(x->type.dtype);
+    if (!x->other && !(x->no_shape && kind == MILLET_OUTPUT)) whole.rank = x->type.rank;
+    for (int k = 0; k < whole.rank; k++) {
+        whole.shape[k] = x->type.dim[k];
+        set_bounds(&whole, x, k);
+    }
+    *f = whole;
+    return true;
+}
+
+const char *millet_metadata(const millet_package *p, const char *key) {
+    const coreml_model *m = described(p);
+    const struct {
+        const char *key, *value;
+    } own[] = {{"description", m->short_description},
+               {"version", m->version},
+               {"author", m->author},
+               {"license", m->license}};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (!strcmp(key, own[i].key)) return own[i].value;
+    for (size_t i = 0; i < m->n_user; i++)
+        if (!strcmp(key, m->user[i].key)) return m->user[i].value;
+    return NULL;
+}

@@ -1,0 +1,142 @@
+#include "generate/generator.h"
+#include "base/clock.h"
+#include "text/detokenize.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One generation under way. */
+typedef struct {
+    const lm *m;
+    const generate_options *o;
+    generate_result *r;
+    decoder *d;
+    sampler *s;
+    detokenizer out;
+    size_t cap;
+    decoder_hooks hooks;
+} generation;
+
+static bool keep_going(void *ctx) {
+    const generate_options *o = ((generation *)ctx)->o;
+    return !o->keep_going || o->keep_going(o->ctx);
+}
+
+/* How many ids may come: what was asked for, which must fit, or what fits. */
+static bool room(const lm *m, size_t n, int64_t asked, size_t *most, err *e) {
+    int64_t context = m->form.context;
+    if (n > (uint64_t)context)
+        return err_set(e, ERR_LIMIT,
+                       "the prompt has %zu tokens, the context %" PRId64
+                       " positions: shorten it, or convert with a "
+                       "longer context",
+                       n, context);
+    int64_t fits = context - (int64_t)n + 1; /* the last id is not fed */
+    if (asked > fits)
+        return err_set(e, ERR_LIMIT,
+                       "%zu prompt tokens and %" PRId64 " new ones do not fit the context of %" PRId64
+                       " positions: ask for at most %" PRId64 ", or convert with a longer context",
+                       n, asked, context, fits);
+    *most = (size_t)(asked >= 0 ? asked : fits < GENERATE_MAX_NEW ? fits : GENERATE_MAX_NEW);
+    return true;
+}
+
+static bool add_id(generation *g, int32_t id, err *e) {
+    generate_result *r = g->r;
+    if (r->n_ids == g->cap) {
+        size_t cap = g->cap ? g->cap * 2 : 64;
+        int32_t *more = realloc(r->ids, cap * sizeof *more);
+        if (!more) return err_set(e, ERR_MEMORY, "no memory for %zu ids", cap);
+        r->ids = more;
+        g->cap = cap;
+    }
+    r->ids[r->n_ids++] = id;
+    return true;
+}
+
+/* Hands the text that came since `from` to the caller; id -1: what was left at the end. */
+static bool emit(generation *g, int32_t id, size_t from) {
+    const str *text = &g->r->text;
+    size_t len = text->len - from;
+    if (!g->o->on_token || (id < 0 && !len)) return true;
+    return g->o->on_token(g->o->ctx, id, len ? text->s + from : "", len);
+}
+
+/* Samples the next id from the row, keeps it, and says whether to go on. */
+static bool take(generation *g, const decoder_row *row, size_t most, int32_t *id, bool *more, err *e) {
+    generate_result *r = g->r;
+    *more = false;
+    *id = sampler_pick(g->s, (sampler_row){row->score, row->id, row->n}, e);
+    if (*id < 0 || !add_id(g, *id, e)) return false;
+    sampler_accept(g->s, *id);
+    bool stop = stop_set_has(&g->m->stop, *id) && !g->o->ignore_eos;
+    size_t from = r->text.len;
+    if (g->m->text && !stop) detokenizer_push(&g->out, *id, &r->text);
+    r->finish = stop ? GENERATE_STOP : GENERATE_LENGTH;
+    if (!emit(g, *id, from))
+        r->finish = GENERATE_STOPPED;
+    else
+        *more = !stop && r->n_ids < most;
+    return true;
+}
+
+static bool decode(generation *g, const int32_t *prompt, size_t n, size_t most, err *e) {
+    decoder_row row;
+    double start = clock_seconds();
+    if (!decoder_feed(g->d, prompt, n, &g->hooks, &row, e)) return false;
+    double begin = clock_seconds();
+    g->r->prompt_seconds = begin - start;
+    g->r->finish = GENERATE_LENGTH;
+    bool ok = true;
+    int32_t id;
+    for (bool more = most > 0; more;) {
+        ok = take(g, &row, most, &id, &more, e);
+        if (!ok || !more) break;
+        ok = decoder_feed(g->d, &id, 1, &g->hooks, &row, e);
+        if (!ok) break;
+    }
+    g->r->decode_seconds = clock_seconds() - begin;
+    return ok;
+}
+
+static void finish_text(generation *g) {
+    if (!g->m->text) return;
+    size_t from = g->r->text.len;
+    detokenizer_flush(&g->out, &g->r->text);
+    if (g->r->finish != GENERATE_STOPPED && !emit(g, -1, from)) g->r->finish = GENERATE_STOPPED;
+}
+
+bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_options *o, generate_result *r,
+                  err *e) {
+    *r = (generate_result){.prompt_tokens = n};
+    size_t most = 0;
+    if (!n) return err_set(e, ERR_USAGE, "the prompt is empty");
+    if (!room(m, n, o->max_new, &most, e)) return false;
+    generation g = {.m = m, .o = o, .r = r};
+    g.hooks = (decoder_hooks){NULL, keep_going, &g};
+    if (m->text) detokenizer_begin(&g.out, m->text, true);
+    g.s = sampler_new(&o->sampling, lm_sample_limit(m), e);
+    if (g.s) sampler_prompt(g.s, prompt, n);
+    g.d = g.s ? decoder_new(m, o->mode, e) : NULL;
+    bool ok = g.d && decode(&g, prompt, n, most, e);
+    if (!ok && e->code == ERR_CANCELLED) {
+        *e = (err){0};
+        r->finish = GENERATE_STOPPED;
+        ok = true;
+    }
+    if (ok) finish_text(&g);
+    decoder_free(g.d);
+    sampler_free(g.s);
+    return ok;
+}
+
+void generate_result_free(generate_result *r) {
+    free(r->ids);
+    str_free(&r->text);
+    *r = (generate_result){0};
+}
+
+const char *generate_finish_name(generate_finish f) {
+    static const char *const name[] = {"stop", "length", "cancelled"};
+    return name[f];
+}

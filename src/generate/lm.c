@@ -1,0 +1,108 @@
+#include "generate/lm.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "coreml/embedding.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The union of all end ids: those of the checkpoint's configuration, of generation_config.json, of the
+ * tokenizer, and the token that ends a chat turn. */
+static bool find_stops(lm *m, const json *metadata, const json *generation, err *e) {
+    if (!stop_set_add_json(&m->stop, json_get(metadata, "stop_ids"), e) ||
+        !stop_set_add_json(&m->stop, json_get(generation, "eos_token_id"), e))
+        return false;
+    if (!m->text) return true;
+    size_t n;
+    const int32_t *eos = tokenizer_eos(m->text, &n);
+    stop_set_add(&m->stop, eos, n);
+    static const char *const turn_end[] = {"<|im_end|>", "<|eot_id|>"};
+    for (size_t i = 0; i < sizeof turn_end / sizeof turn_end[0]; i++) {
+        int32_t id = tokenizer_find(m->text, turn_end[i], strlen(turn_end[i]));
+        if (id >= 0 && tokenizer_is_added(m->text, id)) stop_set_add(&m->stop, &id, 1);
+    }
+    return true;
+}
+
+/* Parses a file that may be absent: NULL without an error then. */
+static const json *optional_json(lm *m, const char *path, err *e) {
+    return path && file_exists(path) ? json_parse_file(m->a, path, e) : NULL;
+}
+
+static bool open_table(lm *m, const contract_paths *p, err *e) {
+    if (m->form.form != CONTRACT_CHUNKS) return true;
+    if (!p->table)
+        return err_set(e, ERR_IO,
+                       "%s: takes rows of an embedding table, but there is no embed_tokens.bin beside it",
+                       p->package);
+    m->table = embedding_open(p->table, e);
+    if (!m->table) return false;
+    if (embedding_width(m->table) != m->form.hidden)
+        return err_set(e, ERR_INVALID, "%s: rows of %" PRId64 " values, where the package takes %" PRId64,
+                       p->table, embedding_width(m->table), m->form.hidden);
+    m->vocab = embedding_rows(m->table);
+    return true;
+}
+
+static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, err *e) {
+    contract_paths p;
+    if (!contract_locate(&p, m->a, path, tokenizer_dir, e)) return false;
+    m->model = rt_model_open(p.package, e);
+    if (!m->model) return false;
+    if (!contract_find(&m->form, rt_model_coreml(m->model), e)) return err_where(e, "%s", p.package);
+    m->vocab = m->form.in_vocab ? m->form.in_vocab : m->form.vocab;
+    if (!open_table(m, &p, e)) return false;
+    if (p.tokenizer && !(m->text = tokenizer_load(p.tokenizer, e))) return false;
+    const char *config = p.tokenizer ? arena_printf(m->a, "%s/generation_config.json", p.tokenizer) : NULL;
+    const json *metadata = optional_json(m, p.metadata, e), *generation = optional_json(m, config, e);
+    if (e->code) return false;
+    if (!sampler_from_config(&m->defaults, generation, e)) return err_where(e, "%s", config);
+    m->defaults.temperature = 0;
+    return find_stops(m, metadata, generation, e) || err_where(e, "%s", p.package);
+}
+
+lm *lm_open(const char *path, const char *tokenizer_dir, err *e) {
+    arena *a = arena_new();
+    lm *m = ARENA_NEW(a, lm);
+    m->a = a;
+    if (open_parts(m, path, tokenizer_dir, e)) return m;
+    lm_close(m);
+    return NULL;
+}
+
+void lm_close(lm *m) {
+    if (!m) return;
+    tokenizer_free(m->text);
+    embedding_close(m->table);
+    rt_model_close(m->model);
+    stop_set_free(&m->stop);
+    arena_free(m->a);
+}
+
+int32_t lm_sample_limit(const lm *m) {
+    int64_t limit = 1 << 24; /* when nothing tells: more than any vocabulary has */
+    if (m->vocab && m->vocab < limit) limit = m->vocab;
+    if (m->text && tokenizer_limit(m->text) < limit) limit = tokenizer_limit(m->text);
+    return (int32_t)limit;
+}
+
+bool lm_encode(const lm *m, const char *text, size_t len, int32_t **ids, size_t *n, err *e) {
+    *ids = NULL;
+    *n = 0;
+    if (!m->text)
+        return err_set(e, ERR_USAGE,
+                       "text needs a tokenizer, and there is no Tokenizer/tokenizer.json beside the "
+                       "package: name its directory, or give token ids");
+    token_list list = {0};
+    if (!tokenizer_encode(m->text, text, len, TOKENIZER_TEMPLATE, &list, e)) {
+        token_list_free(&list);
+        return false;
+    }
+    if (!list.n) {
+        token_list_free(&list);
+        return err_set(e, ERR_USAGE, "the text is empty, and the tokenizer puts no token in front of it");
+    }
+    *ids = list.ids;
+    *n = list.n;
+    return true;
+}

@@ -1,0 +1,30 @@
+/* An artifact opened for generation: package, embedding table, tokenizer, stop ids, sampling defaults.
+ * Immutable; any number of threads may use one. */
+#ifndef GENERATE_LM_H
+#define GENERATE_LM_H
+#include "generate/contract.h"
+#include "generate/sampler.h"
+#include "runtime/model.h"
+#include "text/tokenizer.h"
+
+typedef struct {
+    arena *a;
+    rt_model *model;
+    contract form;
+    struct embedding *table;  /* chunks: rows of the hidden input; else NULL */
+    tokenizer *text;          /* NULL: ids only */
+    int64_t vocab;            /* ids below it can be fed; 0: not known */
+    stop_set stop;            /* union of all end ids */
+    sampler_options defaults; /* temperature 0; the rest from generation_config.json */
+} lm;
+
+/* path: an artifact directory or a .mlpackage; tokenizer_dir: NULL, or in place of the Tokenizer beside it.
+ */
+lm *lm_open(const char *path, const char *tokenizer_dir, err *e);
+void lm_close(lm *m);
+/* Ids from here on are never sampled. */
+int32_t lm_sample_limit(const lm *m);
+/* Text to ids: the tokenizer's own beginning (BOS) and added tokens included. ERR_USAGE when there is no
+ * tokenizer or nothing to feed. *ids: free() it. */
+bool lm_encode(const lm *m, const char *text, size_t len, int32_t **ids, size_t *n, err *e);
+#endif
