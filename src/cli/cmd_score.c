@@ -1,0 +1,75 @@
+#include "cli/input.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "generate/score.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool go_on(void *ctx) {
+    (void)ctx;
+    return !cli_interrupted();
+}
+
+static void print_json(const lm *m, const score_result *r) {
+    str b = {0};
+    double mean = score_mean(r);
+    str_printf(&b, "{\"tokens\":%zu,\"compared\":%zu,\"mean_nll\":", r->tokens, r->compared);
+    str_json_double(&b, mean);
+    str_adds(&b, ",\"perplexity\":");
+    str_json_double(&b, exp(mean));
+    str_adds(&b, ",\"top1_agreement\":");
+    str_json_double(&b, r->compared ? (double)r->agree / (double)r->compared : NAN);
+    str_printf(&b, ",\"candidates\":%lld,\"outside_candidates\":%zu,\"seconds\":", (long long)m->form.top_k,
+               r->outside);
+    str_json_double(&b, r->seconds);
+    str_adds(&b, "}\n");
+    cli_out(b.s, b.len);
+    str_free(&b);
+}
+
+static void print_text(const lm *m, const score_result *r) {
+    if (!r->compared) {
+        cli_printf("%zu token: nothing to compare with\n", r->tokens);
+        return;
+    }
+    double mean = score_mean(r);
+    cli_printf("tokens             %zu (%.1f/s)\n", r->tokens, (double)r->tokens / r->seconds);
+    cli_printf("mean NLL           %.6f\n", mean);
+    cli_printf("perplexity         %.4f\n", exp(mean));
+    cli_printf("top-1 agreement    %.2f %% (%zu of %zu)\n", 100.0 * (double)r->agree / (double)r->compared,
+               r->agree, r->compared);
+    if (m->form.top_k)
+        cli_printf("The package returns the best %lld candidates of each position: NLL is relative to these; "
+                   "%zu next "
+                   "tokens were not among them and are left out.\n",
+                   (long long)m->form.top_k, r->outside);
+}
+
+static bool read_ids(const cli_args *a, const lm *m, int32_t **ids, size_t *n, err *e) {
+    if (cli_given(a, "ids-file")) return cli_read_ids(cli_text(a, "ids-file"), ids, n, e);
+    str text = {0};
+    bool ok = cli_read_text(&text, cli_text(a, "text-file"), e) &&
+              lm_encode(m, str_get(&text), text.len, ids, n, e);
+    str_free(&text);
+    return ok;
+}
+
+int cmd_score(const cli_args *a) {
+    if (cli_given(a, "ids-file") == cli_given(a, "text-file"))
+        return cli_usage(a, "give --ids-file or --text-file");
+    err e = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    score_result r;
+    cli_catch_interrupts();
+    const score_options o = {.mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT,
+                             .logits = cli_text(a, "logits"),
+                             .keep_going = go_on};
+    lm *m = lm_open(cli_arg(a, "PACKAGE"), cli_text(a, "tokenizer"), &e);
+    bool ok = m && read_ids(a, m, &ids, &n, &e) && score_ids(m, ids, n, &o, &r, &e);
+    if (ok) (cli_flag(a, "json") ? print_json : print_text)(m, &r);
+    free(ids);
+    lm_close(m);
+    return ok ? CLI_OK : cli_fail(&e);
+}
