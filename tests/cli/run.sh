@@ -1,0 +1,93 @@
+# run and score on the small model's package: forms, refusals, interrupts.
+. "$(dirname "$0")/lib.sh"
+out=$DEMO
+python=$(command -v python3) || {
+    echo "skipped: no python3"
+    exit 77
+}
+json() { "$python" -c "import json,sys; d=json.load(open('$work/stdout')); sys.exit(not ($1))" || fail "not so: $1: $(head -c 300 "$work/stdout")"; }
+
+# ids as a JSON array or as words, from a file
+echo '[493, 535, 258]' >"$work/array"
+printf '493\n535 258\n' >"$work/words"
+expect 0 "" "$millet" run "$out" --raw-ids "$work/array" --json --max-new-tokens 5
+json "len(d['ids']) == 5 and d['prompt_tokens'] == 3 and d['finish_reason'] == 'length' and d['text'].startswith(' ')"
+json "set(d) == {'ids', 'text', 'prompt_tokens', 'finish_reason', 'timings'} and d['timings']['decode_s'] > 0"
+cp "$work/stdout" "$work/first"
+expect 0 "" "$millet" run "$out" --raw-ids "$work/words" --json --max-new-tokens 5
+json "d['ids'] == json.load(open('$work/first'))['ids']"
+
+# without a tokenizer: the package alone, moved away from it
+mkdir "$work/bare" && cp -r "$out/model.mlpackage" "$out/embed_tokens.bin" "$work/bare"
+expect 0 "" "$millet" run "$work/bare" --raw-ids "$work/array" --json --max-new-tokens 5
+json "d['ids'] == json.load(open('$work/first'))['ids'] and d['text'] is None"
+expect 0 "" "$millet" run "$work/bare/model.mlpackage/" --raw-ids "$work/array" --json --max-new-tokens 1
+expect 1 "needs a tokenizer" "$millet" run "$work/bare" --prompt Once
+expect 0 "" "$millet" run "$work/bare" --tokenizer "$out/Tokenizer" --prompt Once --json --max-new-tokens 2
+json "len(d['text']) > 0"
+rm "$work/bare/embed_tokens.bin"
+expect 1 "no embed_tokens.bin beside it" "$millet" run "$work/bare" --raw-ids "$work/array"
+
+# text streams to standard output, one line of figures to standard error
+printf 'Once upon a' >"$work/prompt"
+expect 0 "prompt: 3 tokens.*decode: 8 tokens.*\(length\)" "$millet" run "$out" --prompt-file "$work/prompt" --max-new-tokens 8
+cp "$work/stdout" "$work/text"
+expect 0 "prompt: 3 tokens" "$millet" run "$out" --prompt "Once upon a" --max-new-tokens 8
+cmp -s "$work/stdout" "$work/text" || fail "--prompt and --prompt-file differ"
+expect 0 "prompt: 3 tokens" "$millet" run "$out" --prompt "Once upon a" --max-new-tokens 8 --precision strict
+
+# refusals: one line each
+expect 2 "give one of --prompt" "$millet" run "$out"
+expect 2 "give one of --prompt" "$millet" run "$out" --prompt a --raw-ids "$work/array"
+expect 1 "text is empty" "$millet" run "$out" --prompt ""
+echo '[]' >"$work/empty"
+expect 1 "prompt is empty" "$millet" run "$out" --raw-ids "$work/empty"
+expect 1 "no tokens" "$millet" score "$out" --ids-file "$work/empty"
+echo '[1, 4096]' >"$work/beyond"
+expect 1 "4096 at index 1 is outside the vocabulary \(0 to 4095\)" "$millet" run "$out" --raw-ids "$work/beyond"
+expect 1 "4096 at index 1 is outside the vocabulary \(0 to 4095\)" "$millet" score "$out" --ids-file "$work/beyond"
+echo '[1, "x"]' >"$work/wrong"
+expect 1 "element 1 is not a token id" "$millet" run "$out" --raw-ids "$work/wrong"
+echo '5 -7' >"$work/wrong"
+expect 1 "'-7' is not a token id" "$millet" run "$out" --raw-ids "$work/wrong"
+expect 1 "/nowhere: No such file" "$millet" run "$out" --raw-ids /nowhere
+expect 1 "fit the context of 2048 positions: ask for at most 2046" "$millet" run "$out" --raw-ids "$work/array" --max-new-tokens 2047
+expect 1 "no such package" "$millet" run /nowhere --prompt x
+expect 1 "neither a package" "$millet" run "$work" --prompt x
+expect 2 "not UTF-8" "$millet" run "$out" --prompt $'a\xff'
+printf 'a\xff' >"$work/latin"
+expect 1 "not UTF-8 at byte 1" "$millet" run "$out" --prompt-file "$work/latin"
+expect 0 "" "$millet" run "$out" --raw-ids "$work/array" --json --temperature 0.8 --top-k 1000000 --max-new-tokens 3
+json "len(d['ids']) == 3"
+LC_ALL=de_DE.UTF-8 expect 0 "" "$millet" run "$out" --raw-ids "$work/array" --json --temperature 0.8 --max-new-tokens 1
+
+# a reader that goes away, an interrupt, a full disk
+code=0
+timeout 60 bash -c 'set -o pipefail; "$1" run "$2" --prompt "Once upon a" --ignore-eos --max-new-tokens 1500 2>"$3/stderr" | head -c 5 >/dev/null' _ "$millet" "$out" "$work" || code=$?
+[ "$code" = 0 ] || fail "closed pipe: exit code $code: $(head -c 300 "$work/stderr")"
+"$millet" run "$out" --prompt "Once upon a" --ignore-eos --max-new-tokens 2000 >"$work/stdout" 2>"$work/stderr" &
+pid=$!
+for _ in $(seq 200); do [ -s "$work/stdout" ] && break || sleep 0.05; done
+kill -INT $pid
+code=0
+wait $pid || code=$?
+[ "$code" = 130 ] || fail "interrupt: exit code $code"
+grep -q "cancelled" "$work/stderr" || fail "interrupt: no figures: $(head -c 300 "$work/stderr")"
+if [ -e /dev/full ]; then
+    code=0
+    "$millet" run "$out" --prompt "Once upon a" --max-new-tokens 3 >/dev/full 2>"$work/stderr" || code=$?
+    [ "$code" = 1 ] && grep -q "standard output" "$work/stderr" || fail "full disk: exit code $code"
+    expect 1 "/dev/full" "$millet" score "$out" --ids-file "$work/array" --logits /dev/full
+fi
+
+# score
+expect 0 "" "$millet" score "$out" --ids-file "$work/array" --logits "$work/l.safetensors" --json
+json "d['tokens'] == 3 and d['compared'] == 2 and d['mean_nll'] > 0 and 0 <= d['top1_agreement'] <= 1"
+[ "$(stat -c %s "$work/l.safetensors")" = $((3 * 4096 * 4 + 8 + $("$python" -c "print(int.from_bytes(open('$work/l.safetensors','rb').read(8),'little'))"))) ] || fail "size of the logits file"
+expect 0 "" "$millet" score "$out" --text-file "$work/prompt"
+grep -q "perplexity" "$work/stdout" || fail "score as text"
+echo '[493]' >"$work/one"
+expect 0 "" "$millet" score "$out" --ids-file "$work/one" --json
+json "d['mean_nll'] is None and d['tokens'] == 1"
+expect 2 "give --ids-file or --text-file" "$millet" score "$out"
+finish
