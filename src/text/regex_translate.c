@@ -36,16 +36,33 @@ static bool has(const char_set *set, uint32_t cp) {
     return c & set->flags || UC_BIT(c & UC_CATEGORY) & set->categories;
 }
 
-/* The set (or what isn't in it) as ranges of a PCRE2 class. No text holds a surrogate, so they may be
- * anything. */
+/* End of the run of code points from cp on that are all in the set, or all not. */
+static uint32_t run_end(const char_set *set, uint32_t start) {
+    const uint32_t size = 0x110000;
+    const uint16_t *block = unicode_class_index;
+    bool in = has(set, start);
+    uint32_t cp = start + 1;
+    for (; cp < size && has(set, cp) == in; cp++) {
+        /* blocks of the table that equal one inside the run are in it too */
+        while (cp % 128 == 127 && cp + 1 < size && cp - start >= 127 &&
+               block[cp / 128 + 1] == block[cp / 128])
+            cp += 128;
+    }
+    return cp;
+}
+
+/* The set (or what isn't in it) as ranges of a PCRE2 class. A range may span the surrogates, but not end
+ * there. */
 static void add_ranges(str *out, const char_set *set, bool negate) {
-    for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
-        if (has(set, cp) == negate || (cp >= 0xD800 && cp < 0xE000)) continue;
-        uint32_t last = cp;
-        while (last < 0x10FFFF && last + 1 != 0xD800 && has(set, last + 1) != negate) last++;
-        str_printf(out, "\\x{%X}", (unsigned)cp);
-        if (last > cp) str_printf(out, "-\\x{%X}", (unsigned)last);
-        cp = last;
+    for (uint32_t cp = 0, end; cp < 0x110000; cp = end) {
+        end = run_end(set, cp);
+        uint32_t first = cp, last = end - 1;
+        if (has(set, cp) == negate) continue;
+        if (first >= 0xD800 && first < 0xE000) first = 0xE000;
+        if (last >= 0xD800 && last < 0xE000) last = 0xD7FF;
+        if (first > last) continue;
+        str_printf(out, "\\x{%X}", (unsigned)first);
+        if (last > first) str_printf(out, "-\\x{%X}", (unsigned)last);
     }
 }
 
