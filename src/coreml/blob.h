@@ -36,7 +36,8 @@ bool blob_plan_add(blob_plan *p, const ir_const *c, err *e);
 uint64_t blob_plan_offset(const blob_plan *p, const ir_const *c); /* of the metadata; c was added */
 const char *blob_plan_name(const blob_plan *p);
 uint64_t blob_plan_size(const blob_plan *p); /* of the file; 0: no constants, no file */
-/* Called with the bytes that were just written; false cancels the writing (ERR_CANCELLED). */
+/* Called with the number of bytes of the file that were written since the last call; false cancels the
+ * writing (ERR_CANCELLED). */
 typedef bool blob_progress_fn(void *ctx, uint64_t bytes);
 /* Streams the file: at most BLOB_BLOCK bytes of constants are in memory, mapped sources are dropped once they
  * are written. progress may be NULL. */

@@ -81,8 +81,8 @@ uint64_t blob_plan_offset(const blob_plan *p, const ir_const *c) {
 typedef struct {
     int fd;
     const char *path;
-    uint64_t at, flushed;
-    uint8_t *block; /* for fill jobs; NULL until the first one */
+    uint64_t at, flushed, told; /* bytes written, being synced, reported */
+    uint8_t *block;             /* for fill jobs; NULL until the first one */
     blob_progress_fn *progress;
     void *ctx;
     err *e;
@@ -112,18 +112,19 @@ static void flush_behind(output *o) {
     o->flushed = o->at;
 }
 
-static bool step(output *o, uint64_t bytes) {
+static bool step(output *o) {
+    uint64_t fresh = o->at - o->told;
     flush_behind(o);
-    if (o->progress && !o->progress(o->ctx, bytes))
-        return err_set(o->e, ERR_CANCELLED, "%s: cancelled", o->path);
-    return true;
+    o->told = o->at;
+    if (!o->progress || !fresh || o->progress(o->ctx, fresh)) return true;
+    return err_set(o->e, ERR_CANCELLED, "%s: cancelled", o->path);
 }
 
 static bool put_mapped(output *o, const ir_const *c, uint64_t bytes) {
     for (uint64_t i = 0; i < bytes; i += BLOB_BLOCK) {
         size_t n = bytes - i < BLOB_BLOCK ? (size_t)(bytes - i) : BLOB_BLOCK;
         const uint8_t *p = (const uint8_t *)c->data + i;
-        if (!put(o, p, n) || !step(o, n)) return false;
+        if (!put(o, p, n) || !step(o)) return false;
         if (c->blob_file) file_drop(p, n); /* mapped: the file still has it */
     }
     return true;
@@ -138,7 +139,7 @@ static bool put_filled(output *o, const ir_const *c) {
         uint64_t n = count - i < most ? count - i : most;
         size_t bytes = (size_t)((n * bits + 7) / 8);
         if (!c->fill(c->fill_ctx, i, n, o->block, o->e)) return false;
-        if (!put(o, o->block, bytes) || !step(o, bytes)) return false;
+        if (!put(o, o->block, bytes) || !step(o)) return false;
     }
     return true;
 }
@@ -166,6 +167,7 @@ bool blob_write(const blob_plan *p, const char *path, blob_progress_fn *progress
     num_put32(header + 4, 2);
     bool ok = put(&o, header, sizeof header);
     for (size_t i = 0; ok && i < p->n; i++) ok = put_record(&o, &p->record[i]);
+    ok = ok && step(&o);
     free(o.block);
     if (close(o.fd) && ok) ok = err_errno(e, "%s: can't write", path);
     return ok;
