@@ -4,161 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANY_OUTPUTS 255 /* the rule itself checks how many there are */
+#define ANY 255 /* outputs */
 
 static const struct {
     infer_rule *rule;
     uint8_t n_out;
 } rules[OP_COUNT] = {
-#define ONE(op, rule) [OP_##op] = {rule, 1},
-#define TWO(op, rule) [OP_##op] = {rule, 2},
-#define ANY(op, rule) [OP_##op] = {rule, ANY_OUTPUTS},
-    ONE(const, rule_const) ONE(identity, rule_same) ANY(cond, rule_cond) ANY(while_loop, rule_while_loop) ONE(
-        linear, rule_linear) ONE(matmul, rule_matmul) ONE(einsum,
-                                                          rule_einsum) ONE(conv,
-                                                                           rule_conv) ONE(conv_transpose,
-                                                                                          rule_conv_transpose)
-        ONE(scaled_dot_product_attention, rule_sdpa) ONE(gather, rule_gather) ONE(
-            gather_along_axis,
-            rule_gather_along_axis) ONE(gather_nd,
-                                        rule_gather_nd) ONE(scatter,
-                                                            rule_scatter) ONE(scatter_along_axis,
-                                                                              rule_scatter_along_axis)
-            ONE(scatter_nd, rule_scatter_nd) ONE(softmax, rule_one_axis) ONE(layer_norm, rule_layer_norm) ONE(
-                l2_norm,
-                rule_l2_norm) ONE(instance_norm,
-                                  rule_channel_norm) ONE(batch_norm,
-                                                         rule_channel_norm) ONE(reduce_sum, rule_reduce)
-                ONE(reduce_mean, rule_reduce) ONE(reduce_max, rule_reduce) ONE(reduce_min, rule_reduce) ONE(
-                    reduce_prod,
-                    rule_reduce) ONE(reduce_sum_square,
-                                     rule_reduce) ONE(reduce_l2_norm,
-                                                      rule_reduce) ONE(reduce_l1_norm, rule_reduce)
-                    ONE(reduce_log_sum_exp, rule_reduce) ONE(reduce_log_sum, rule_reduce) ONE(
-                        reduce_argmax,
-                        rule_reduce_arg) ONE(reduce_argmin,
-                                             rule_reduce_arg) ONE(cumsum,
-                                                                  rule_one_axis) ANY(topk, rule_topk)
-                        ONE(argsort, rule_argsort) ONE(reshape, rule_reshape) ONE(
-                            reshape_like,
-                            rule_reshape_like) ONE(transpose, rule_transpose) ONE(expand_dims,
-                                                                                  rule_expand_dims)
-                            ONE(squeeze, rule_squeeze) ONE(flatten2d, rule_flatten2d) ONE(
-                                concat,
-                                rule_concat) ONE(stack,
-                                                 rule_stack) ANY(split,
-                                                                 rule_split) ONE(slice_by_index,
-                                                                                 rule_slice_by_index)
-                                ONE(slice_by_size, rule_slice_by_size) ONE(slice_update, rule_slice_update) ONE(
-                                    tile, rule_tile) ONE(reverse, rule_reverse) ONE(pad, rule_pad)
-                                    ONE(band_part, rule_band_part) ONE(range_1d, rule_range_1d) ONE(
-                                        fill,
-                                        rule_fill) ONE(fill_like, rule_fill_like) ONE(one_hot,
-                                                                                      rule_one_hot) ONE(shape,
-                                                                                                        rule_shape)
-                                        ONE(non_zero, rule_non_zero) ONE(sliding_windows, rule_sliding_windows) ONE(
-                                            add, rule_binary) ONE(sub, rule_binary) ONE(mul, rule_binary)
-                                            ONE(real_div, rule_binary) ONE(floor_div, rule_binary) ONE(
-                                                mod, rule_binary) ONE(pow,
-                                                                      rule_binary) ONE(maximum, rule_binary)
-                                                ONE(minimum, rule_binary) ONE(less, rule_compare) ONE(
-                                                    less_equal,
-                                                    rule_compare) ONE(greater, rule_compare) ONE(greater_equal,
-                                                                                                 rule_compare)
-                                                    ONE(equal, rule_compare) ONE(not_equal, rule_compare) ONE(
-                                                        logical_and,
-                                                        rule_compare) ONE(logical_or,
-                                                                          rule_compare) ONE(logical_xor, rule_compare)
-                                                        ONE(select, rule_select) ONE(cast, rule_cast) ONE(
-                                                            logical_not,
-                                                            rule_same) ONE(silu,
-                                                                           rule_same) ONE(sigmoid, rule_same)
-                                                            ONE(tanh, rule_same) ONE(relu, rule_same) ONE(
-                                                                softplus,
-                                                                rule_same) ONE(softplus_parametric,
-                                                                               rule_softplus_parametric)
-                                                                ONE(gelu, rule_gelu) ONE(exp, rule_same) ONE(
-                                                                    exp2,
-                                                                    rule_same) ONE(log,
-                                                                                   rule_same) ONE(sqrt, rule_same)
-                                                                    ONE(rsqrt, rule_same) ONE(inverse, rule_same) ONE(
-                                                                        erf,
-                                                                        rule_same) ONE(abs,
-                                                                                       rule_same) ONE(square,
-                                                                                                      rule_same) ONE(floor,
-                                                                                                                     rule_same)
-                                                                        ONE(ceil, rule_same) ONE(round, rule_same) ONE(
-                                                                            sign,
-                                                                            rule_same) ONE(sin,
-                                                                                           rule_same) ONE(cos,
-                                                                                                          rule_same)
-                                                                            ONE(clip, rule_same) ONE(threshold, rule_same) ONE(
-                                                                                leaky_relu,
-                                                                                rule_same) ONE(elu,
-                                                                                               rule_same) ONE(read_state,
-                                                                                                              rule_read_state)
-                                                                                ANY(write_state, rule_write_state) ONE(
-                                                                                    constexpr_lut_to_dense,
-                                                                                    rule_lut_to_dense) ONE(constexpr_affine_dequantize,
-                                                                                                           rule_affine_dequantize)
-                                                                                    ONE(constexpr_blockwise_shift_scale,
-                                                                                        rule_blockwise)
-                                                                                        ONE(constexpr_sparse_to_dense,
-                                                                                            rule_sparse_to_dense)
-                                                                                            ONE(constexpr_cast, rule_constexpr_cast) TWO(
-                                                                                                constexpr_lut_to_sparse,
-                                                                                                rule_lut_to_sparse)
-                                                                                                TWO(constexpr_sparse_blockwise_shift_scale,
-                                                                                                    rule_sparse_blockwise)
-                                                                                                    ONE(quantize,
-                                                                                                        rule_quantize)
-                                                                                                        ONE(dequantize,
-                                                                                                            rule_dequantize)
-                                                                                                            TWO(classify,
-                                                                                                                rule_classify)
-#undef ONE
-#undef TWO
-#undef ANY
+#define RULE(op, rule, n_out) [OP_##op] = {rule_##rule, n_out},
+#include "ir/infer.def"
+#undef RULE
 };
 
-/* Operands that must share one dtype in programs of specification versions from .. to (coremltools' type
- * domains). */
 static const struct {
     uint8_t op, from, to, slot[6];
 } same_dtype[] = {
 #define SAME(op, from, to, ...) {OP_##op, from, to, {__VA_ARGS__}},
-#define XY(op)                  SAME(op, 6, 99, A_x, A_y)
-    SAME(linear, 6, 7, A_x, A_weight, A_bias) SAME(linear, 8, 99, A_weight, A_bias) SAME(
-        matmul, 6, 7, A_x, A_y) SAME(conv, 6, 7, A_x, A_weight, A_bias) SAME(conv, 8, 99, A_weight, A_bias)
-        SAME(conv_transpose, 6, 7, A_x, A_weight, A_bias) SAME(conv_transpose, 8, 99, A_weight, A_bias) SAME(
-            scaled_dot_product_attention, 9, 99, A_query, A_key, A_value)
-            SAME(scatter, 6, 99, A_data, A_updates) SAME(scatter_along_axis, 6, 99, A_data, A_updates) SAME(
-                scatter_nd, 6, 99, A_data, A_updates) SAME(layer_norm, 6, 7, A_x, A_gamma, A_beta, A_epsilon)
-                SAME(layer_norm, 8, 99, A_gamma, A_beta, A_epsilon) SAME(l2_norm, 6, 7, A_x, A_epsilon) SAME(
-                    instance_norm, 6, 7, A_x, A_gamma, A_beta, A_epsilon) SAME(instance_norm, 8, 99, A_gamma,
-                                                                               A_beta, A_epsilon)
-                    SAME(batch_norm, 6, 7, A_x, A_mean, A_variance, A_gamma, A_beta, A_epsilon) SAME(
-                        batch_norm, 8, 99, A_mean, A_variance, A_gamma, A_beta,
-                        A_epsilon) SAME(slice_by_index, 6, 99, A_begin, A_end, A_stride)
-                        SAME(slice_by_size, 6, 99, A_begin, A_size) SAME(slice_update, 9, 99, A_x, A_update)
-                            SAME(slice_update, 9, 99, A_begin, A_end, A_stride) SAME(
-                                pad, 6, 99, A_x,
-                                A_constant_val) SAME(range_1d, 6, 99, A_end, A_start, A_step)
-                                SAME(one_hot, 6, 99, A_on_value, A_off_value) XY(add) XY(sub) XY(mul) XY(
-                                    real_div) XY(floor_div) XY(mod) XY(pow) XY(maximum) XY(minimum) XY(less)
-                                    XY(less_equal) XY(greater) XY(greater_equal) XY(equal) XY(not_equal)
-                                        SAME(select, 6, 99, A_a, A_b) SAME(softplus_parametric, 6, 7, A_x,
-                                                                           A_alpha, A_beta)
-                                            SAME(softplus_parametric, 8, 99, A_alpha, A_beta) SAME(
-                                                log, 6, 7, A_x, A_epsilon) SAME(rsqrt, 6, 7, A_x, A_epsilon)
-                                                SAME(inverse, 6, 7, A_x,
-                                                     A_epsilon) SAME(clip, 6, 99, A_x, A_alpha, A_beta)
-                                                    SAME(threshold, 6, 99, A_x, A_alpha) SAME(leaky_relu, 6,
-                                                                                              7, A_x, A_alpha)
-                                                        SAME(elu, 6, 7, A_x, A_alpha)
-                                                            SAME(quantize, 8, 99, A_input, A_scale)
-                                                                SAME(dequantize, 8, 99, A_input, A_zero_point)
-#undef XY
+#include "ir/infer.def"
 #undef SAME
 };
 
@@ -240,7 +101,7 @@ bool inf_outputs(infer *in) {
     const ir_op *op = in->op;
     if (!rules[op->code].rule)
         return err_set(in->e, ERR_UNSUPPORTED, "op %s is not supported", ir_info(op->code)->name);
-    if (rules[op->code].n_out != ANY_OUTPUTS && op->n_out != rules[op->code].n_out)
+    if (rules[op->code].n_out != ANY && op->n_out != rules[op->code].n_out)
         return inf_fail(in, "op has %u outputs, expected %u", op->n_out, rules[op->code].n_out);
     for (uint32_t i = 0; i < op->n_out; i++) in->out[i] = (ir_type){0};
     return rules[op->code].rule(in) && check_outputs(in);

@@ -71,7 +71,7 @@ static bool check_table(infer *in, const ir_type *indices, ir_dtype code, int64_
 bool rule_lut_to_dense(infer *in) {
     if (inf_has(in, A_shape)) return lut_by_shape(in);
     ir_type indices = inf_type(in, A_indices), r = indices;
-    int64_t vector, axis;
+    int64_t vector = 1, axis = 0;
     if (!check_table(in, &indices, (ir_dtype)indices.dtype, &vector, &axis)) return false;
     r.dtype = inf_type(in, A_lut).dtype;
     in->out[0] = r;
@@ -124,7 +124,7 @@ bool rule_blockwise(infer *in) {
 }
 
 bool rule_sparse_to_dense(infer *in) {
-    int64_t n, bytes, bits;
+    int64_t n, bytes, bits = 0;
     if (!vector_operand(in, A_nonzero_data, &n)) return false;
     ir_dtype dtype = (ir_dtype)inf_type(in, A_nonzero_data).dtype;
     in->out[0] = inf_type(in, A_mask);
@@ -146,7 +146,7 @@ bool rule_constexpr_cast(infer *in) {
 /* Outputs: the mask, widened where vectors go, and the values. */
 bool rule_lut_to_sparse(infer *in) {
     ir_type mask = inf_type(in, A_indices_mask);
-    int64_t n, vector, axis;
+    int64_t n, vector = 1, axis = 0;
     if (!vector_operand(in, A_indices_nonzero_data, &n) ||
         !check_table(in, &mask, (ir_dtype)inf_type(in, A_indices_nonzero_data).dtype, &vector, &axis) ||
         !inf_mul(in, mask.dim[axis], vector, &mask.dim[axis]) || !inf_mul(in, n, vector, &n))

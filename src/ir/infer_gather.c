@@ -71,7 +71,7 @@ static bool index_depth(infer *in, const ir_type *x, const ir_type *indices, int
 
 bool rule_gather_nd(infer *in) {
     ir_type x = inf_type(in, A_x), indices = inf_type(in, A_indices);
-    int batch, depth;
+    int batch = 0, depth = 0;
     if (!read_batch_dims(in, &x, &indices, x.rank, &batch) || !index_depth(in, &x, &indices, batch, &depth))
         return false;
     in->out[0] = ir_scalar((ir_dtype)x.dtype);
@@ -91,7 +91,7 @@ static bool check_scatter(infer *in, const ir_type *expected) {
 
 bool rule_scatter(infer *in) {
     ir_type x = inf_type(in, A_data), indices = inf_type(in, A_indices), want = ir_scalar((ir_dtype)x.dtype);
-    int64_t axis;
+    int64_t axis = 0;
     return inf_axis(in, A_axis, 0, x.rank, &axis) && push_dims(in, &want, &x, 0, (int)axis) &&
            push_dims(in, &want, &indices, 0, indices.rank) &&
            push_dims(in, &want, &x, (int)axis + 1, x.rank) && check_scatter(in, &want);
@@ -107,7 +107,7 @@ bool rule_scatter_along_axis(infer *in) {
 
 bool rule_scatter_nd(infer *in) {
     ir_type x = inf_type(in, A_data), indices = inf_type(in, A_indices), want = ir_scalar((ir_dtype)x.dtype);
-    int depth;
+    int depth = 0;
     return index_depth(in, &x, &indices, 0, &depth) && push_dims(in, &want, &indices, 0, indices.rank - 1) &&
            push_dims(in, &want, &x, depth, x.rank) && check_scatter(in, &want);
 }

@@ -7,8 +7,8 @@
 #define IR_INFER_RULES_H
 #include "ir/infer.h"
 
-#define INF_DIM_MAX                                                                                          \
-    (INT64_C(1) << 48) /* no real size comes near it, and sums of sizes can't overflow below it */
+/* No real size comes near it, and sums of sizes can't overflow below it. */
+#define INF_DIM_MAX (INT64_C(1) << 48)
 
 typedef struct {
     const ir_op *op;
@@ -61,36 +61,9 @@ bool inf_unify(int64_t x, int64_t y, int64_t *size);
 bool inf_push(infer *in, ir_type *t, int64_t dim);
 bool inf_broadcast(infer *in, ir_operand x, ir_operand y, ir_type *out);
 
-#define RULE(name) infer_rule name;
-/* infer_elementwise.c */
-RULE(rule_same)
-RULE(rule_binary)
-RULE(rule_compare) RULE(rule_select) RULE(rule_cast) RULE(rule_gelu) RULE(rule_softplus_parametric)
-    /* infer_linear.c */
-    RULE(rule_linear) RULE(rule_matmul) RULE(rule_einsum) RULE(rule_sdpa)
-    /* infer_conv.c */
-    RULE(rule_conv) RULE(rule_conv_transpose)
-    /* infer_reduce.c */
-    RULE(rule_reduce) RULE(rule_reduce_arg) RULE(rule_one_axis) RULE(rule_topk) RULE(rule_argsort)
-        RULE(rule_layer_norm) RULE(rule_l2_norm) RULE(rule_channel_norm)
-    /* infer_shape.c */
-    RULE(rule_reshape) RULE(rule_reshape_like) RULE(rule_transpose) RULE(rule_expand_dims) RULE(rule_squeeze)
-        RULE(rule_flatten2d) RULE(rule_concat) RULE(rule_stack) RULE(rule_split) RULE(rule_tile)
-            RULE(rule_reverse) RULE(rule_pad) RULE(rule_band_part) RULE(rule_sliding_windows)
-    /* infer_make.c */
-    RULE(rule_range_1d) RULE(rule_fill) RULE(rule_fill_like) RULE(rule_one_hot) RULE(rule_shape)
-        RULE(rule_non_zero)
-    /* infer_slice.c */
-    RULE(rule_slice_by_index) RULE(rule_slice_by_size) RULE(rule_slice_update)
-    /* infer_gather.c */
-    RULE(rule_gather) RULE(rule_gather_along_axis) RULE(rule_gather_nd) RULE(rule_scatter)
-        RULE(rule_scatter_along_axis) RULE(rule_scatter_nd)
-    /* infer_constexpr.c */
-    RULE(rule_lut_to_dense) RULE(rule_affine_dequantize) RULE(rule_blockwise) RULE(rule_sparse_to_dense)
-        RULE(rule_constexpr_cast) RULE(rule_lut_to_sparse) RULE(rule_sparse_blockwise) RULE(rule_quantize)
-            RULE(rule_dequantize)
-    /* infer_control.c */
-    RULE(rule_const) RULE(rule_cond) RULE(rule_while_loop) RULE(rule_read_state) RULE(rule_write_state)
-        RULE(rule_classify)
+/* The rules, by the group of ops: infer_elementwise.c, infer_linear.c, infer_conv.c, infer_reduce.c,
+ * infer_shape.c, infer_make.c, infer_slice.c, infer_gather.c, infer_constexpr.c, infer_control.c. */
+#define RULE(op, rule, n_out) infer_rule rule_##rule;
+#include "ir/infer.def"
 #undef RULE
 #endif

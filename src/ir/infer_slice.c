@@ -28,6 +28,7 @@ static bool mask(const ir_env *env, const ir_op *op, ir_operand name, int rank, 
 
 static bool read_slices(const ir_op *op, const ir_env *env, int rank, slice_form *s, arena *a, err *e) {
     const int64_t *stride;
+    for (int i = 0; i < IR_MAX_RANK; i++) s->stride[i] = 1;
     if (!entries(env, op, A_begin, rank, &s->begin, a, e) || !entries(env, op, A_end, rank, &s->end, a, e) ||
         !entries(env, op, A_stride, rank, &stride, a, e) ||
         !mask(env, op, A_begin_mask, rank, s->begin_mask, a, e) ||
@@ -37,8 +38,8 @@ static bool read_slices(const ir_op *op, const ir_env *env, int rank, slice_form
     if (!stride && ir_in(op, A_stride))
         return err_set(e, ERR_INVALID, "operand stride must be a known constant");
     for (int i = 0; i < rank; i++) {
-        s->stride[i] = stride ? stride[i] : 1;
-        if (!s->stride[i]) return err_set(e, ERR_INVALID, "operand stride is 0 in dimension %d", i);
+        if (stride && !stride[i]) return err_set(e, ERR_INVALID, "operand stride is 0 in dimension %d", i);
+        if (stride) s->stride[i] = stride[i];
     }
     return true;
 }
@@ -59,17 +60,16 @@ static ir_slice python_slice(const slice_form *s, int i, int64_t size) {
 
 /* Squeezing takes index begin: end, end_mask and stride do not matter. */
 static bool squeezed(const slice_form *s, int i, int64_t size, ir_slice *out, err *e) {
-    int64_t at = s->begin_mask[i] ? 0 : s->begin[i];
-    if (at < 0) at += size;
+    int64_t index = s->begin_mask[i] || !s->begin ? 0 : s->begin[i], at = index < 0 ? index + size : index;
     *out = (ir_slice){at, 1, 1, true};
     return (at >= 0 && at < size) ||
-           err_set(e, ERR_INVALID, "index %lld is outside dimension %d of size %lld", (long long)s->begin[i],
-                   i, (long long)size);
+           err_set(e, ERR_INVALID, "index %lld is outside dimension %d of size %lld", (long long)index, i,
+                   (long long)size);
 }
 
 bool ir_resolve_slices(const ir_op *op, const ir_env *env, const ir_type *x, ir_slice *slices, arena *a,
                        err *e) {
-    slice_form s;
+    slice_form s = {0};
     if (!read_slices(op, env, x->rank, &s, a, e)) return false;
     if (!s.begin || !s.end || !ir_type_known(x))
         return err_set(e, ERR_INVALID, "bounds or sizes are not known");
@@ -111,7 +111,7 @@ static bool check_bound_lists(infer *in, const ir_type *x) {
 
 /* The type of x[slice]. */
 static bool sliced(infer *in, const ir_type *x, ir_type *r) {
-    slice_form s;
+    slice_form s = {0};
     if (!check_bound_lists(in, x) || !read_slices(in->op, in->env, x->rank, &s, in->a, in->e)) return false;
     *r = ir_scalar((ir_dtype)x->dtype);
     for (int i = 0; i < x->rank; i++) {
