@@ -1,7 +1,7 @@
 /* Evaluates one op on tensors. This is the definition of every op's numbers: plain loops, fp32 inside, sums
- * in index order. In strict mode each result is rounded to its declared type; in fast mode floats stay fp32,
- * and fp16 rounding happens only in an explicit cast to fp16 (programs split numbers with it) and where the
- * caller rounds (states, inputs, outputs). */
+ * in index order. In strict mode each result is rounded to its declared type; in fast mode floats stay fp32
+ * (and the sums of linear may be taken in blocks), and fp16 rounding happens only in an explicit cast to fp16
+ * (programs split numbers with it) and where the caller rounds (states, inputs, outputs). */
 #ifndef REFERENCE_EVAL_H
 #define REFERENCE_EVAL_H
 #include "ir/infer.h"

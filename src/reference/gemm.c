@@ -73,15 +73,23 @@ static float element(const char *w, bool half, int64_t i) {
     return q[0];
 }
 
+/* s plus eight products: one after another, or, as a block, first among themselves. */
+INLINE quad add8(quad s, const float *x, const quad lo[4], const quad hi[4], bool block) {
+    quad a = block ? x[0] * lo[0] : s + x[0] * lo[0];
+    for (int j = 1; j < 4; j++) a += x[j] * lo[j];
+    quad b = block ? x[4] * hi[0] : a + x[4] * hi[0];
+    for (int j = 1; j < 4; j++) b += x[4 + j] * hi[j];
+    return block ? s + (a + b) : b;
+}
+
 /* y[0..16) = 16 rows of w times x: one row of a needs no panel. */
-INLINE void rows16(float *y, const float *x, const char *w, int64_t k, bool half) {
+INLINE void rows16(float *y, const float *x, const char *w, int64_t k, bool half, bool blocks) {
     int64_t size = half ? 2 : 4, row = k * size, i = 0;
     quad s[4] = {0}, lo[4], hi[4];
     for (; i + 8 <= k; i += 8)
         for (int g = 0; g < 4; g++) {
             load_block(w + 4 * g * row + i * size, row, half, lo, hi);
-            for (int j = 0; j < 4; j++) s[g] += x[i + j] * lo[j];
-            for (int j = 0; j < 4; j++) s[g] += x[i + 4 + j] * hi[j];
+            s[g] = add8(s[g], x + i, lo, hi, blocks);
         }
     for (int g = 0; g < 4; g++) store(y + 4 * g, s[g]);
     for (; i < k; i++)
@@ -174,9 +182,11 @@ void ref_gemm(float *c, const float *a, int64_t m, const ref_matrix *b) {
         int64_t n = b->n - n0 < WIDTH ? b->n - n0 : WIDTH;
         const char *w = b->data;
         if (m == 1 && n == WIDTH && b->by_output && b->half)
-            rows16(c + n0, a, w + n0 * b->k * 2, b->k, true);
+            b->blocks ? rows16(c + n0, a, w + n0 * b->k * 2, b->k, true, true)
+                      : rows16(c + n0, a, w + n0 * b->k * 2, b->k, true, false);
         else if (m == 1 && n == WIDTH && b->by_output)
-            rows16(c + n0, a, w + n0 * b->k * 4, b->k, false);
+            b->blocks ? rows16(c + n0, a, w + n0 * b->k * 4, b->k, false, true)
+                      : rows16(c + n0, a, w + n0 * b->k * 4, b->k, false, false);
         else
             columns(c, a, m, b, n0, n);
     }

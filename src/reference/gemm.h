@@ -1,5 +1,5 @@
-/* c[m][n] = sum over k of a[m][k] * b(k, n), every sum in fp32 and in index order. Sixteen neighbouring
- * outputs are computed at once, which vectorises without reordering any sum. */
+/* c[m][n] = sum over k of a[m][k] * b(k, n), every sum in fp32 and, unless blocks are allowed, in index
+ * order. Sixteen neighbouring outputs are computed at once, which vectorises without reordering any sum. */
 #ifndef REFERENCE_GEMM_H
 #define REFERENCE_GEMM_H
 #include "reference/tensor.h"
@@ -8,6 +8,7 @@ typedef struct {
     const void *data; /* element (0, 0); need not be aligned */
     bool half;        /* elements are fp16 (only by_output), else fp32 */
     bool by_output;   /* element (k, n) lies at n * K + k (a linear weight); else at k * N + n */
+    bool blocks;      /* sums may be taken eight terms at a time: shorter chains of rounding (fast mode) */
     int64_t k, n;
 } ref_matrix;
 

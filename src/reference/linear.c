@@ -49,6 +49,7 @@ bool ev_linear(ref_eval *v) {
     if (dtype_is_float(tx->type.dtype)) {
         ref_matrix w;
         if (!ref_weight(&w, tw, k, n) && !(w.data = ev_cells(v, tw))) return false;
+        w.blocks = v->mode == REF_FAST;
         ref_gemm(ref_floats(&v->out[0]), (const float *)(const void *)x, m, &w);
     } else if (!linear_ints(v, tx, tw, m, n, k)) {
         return false;
