@@ -73,13 +73,21 @@ static bool set_range(job *j, const models_range *r, err *e) {
     return err_set(e, ERR_INVALID, "no input %s with a dimension %d to give a range", r->input, r->dim);
 }
 
+/* s with a question mark for every byte that is not UTF-8: directories may be called anything, strings of a
+ * package not. */
+static const char *printable(arena *a, const char *s) {
+    char *p = arena_str(a, s);
+    for (size_t n = strlen(p), i = 0; (i += utf8_valid(p + i, n - i)) < n;) p[i] = '?';
+    return p;
+}
+
 static bool describe(job *j, err *e) {
     const ckpt_config *c = checkpoint_config(j->c);
     j->m = coreml_model_new(j->a, j->g.program, SPEC);
     for (size_t i = 0; i < j->g.n_range; i++)
         if (!set_range(j, &j->g.range[i], e)) return false;
-    j->m->short_description = arena_printf(j->a, "%s (%s), preset %s, precision %s", c->name, c->family->name,
-                                           job_preset_name(j), job_precision_name(j));
+    j->m->short_description = arena_printf(j->a, "%s (%s), preset %s, precision %s", printable(j->a, c->name),
+                                           c->family->name, job_preset_name(j), job_precision_name(j));
     coreml_add_user(j->m, "millet_version", MILLET_VERSION);
     for (size_t i = 0; i + 1 < j->g.n_user; i += 2) coreml_add_user(j->m, j->g.user[i], j->g.user[i + 1]);
     return true;

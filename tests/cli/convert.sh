@@ -98,6 +98,17 @@ expect 2 'context' convert "$model" -o place/x --context -1
 expect 0 '' convert "$model" -o place/a --overwrite -q --context 1 --state fp16
 left a b
 
+# --- names that are not UTF-8, and links as in a download cache ---
+odd=$'place/o\xffd'
+cp -r "$model" "$odd"
+expect 0 '' convert "$odd" -o "$odd-out" -q
+"$millet" inspect "$odd-out" | grep -q 'o?d (qwen3_5)' || fail "the description of a package with an odd name"
+rm -r "$odd" "$odd-out"
+mkdir cache && for file in "$model"/*; do ln -s "$file" cache; done
+expect 0 '' convert cache -o place/x -q
+[ -f place/x/Tokenizer/tokenizer.json ] && [ ! -L place/x/Tokenizer/tokenizer.json ] || fail "a link was not followed"
+rm -r place/x
+
 # --- progress goes to stderr, and only when asked for ---
 convert "$model" -o place/a --overwrite --progress >stdout 2>stderr || fail "--progress: $(cat stderr)"
 grep -q '^100 %' stderr || fail "--progress: $(cat stderr)"
