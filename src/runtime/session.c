@@ -241,14 +241,13 @@ static size_t find_values(run *r, const ir_function *f) {
 static bool bind_input(run *r, const ir_value *v, ref_tensor *in, err *e) {
     const ref_tensor *t = pool_find(r, v->name);
     if (!t) return err_set(e, ERR_INVALID, "input %s comes from nowhere", v->name);
-    *in = *t;
-    in->type.dtype = v->type.dtype;
+    ref_tensor as = {.type = t->type, .buf = t->buf, .cell = t->cell};
+    as.type.dtype = v->type.dtype;
     bool same = t->type.dtype == v->type.dtype;
     bool floats = dtype_is_float((ir_dtype)t->type.dtype) && dtype_is_float((ir_dtype)v->type.dtype);
-    if (!ir_type_compatible(&in->type, &v->type) || (!same && !floats))
+    if (!ir_type_compatible(&as.type, &v->type) || (!same && !floats))
         return err_set(e, ERR_INVALID, "input %s does not have the type that the program declares", v->name);
-    if (!rounded(in, &(ref_tensor){in->type, t->buf, t->cell, NULL}, e)) return false;
-    return true;
+    return rounded(in, &as, e);
 }
 
 static bool run_function(run *r, const rt_function *fn, ref_frame *frame, err *e) {
