@@ -1,5 +1,4 @@
 #include "runtime/model.h"
-#include "ir/verify.h"
 #include "runtime/parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +44,6 @@ static bool plan_function(rt_model *m, const coreml_model *model, rt_function *t
 
 static bool make_part(rt_model *m, const coreml_model *model, rt_part *part, err *e) {
     part->model = model;
-    if (model->program && !ir_verify(model->program, NULL, NULL, e)) return false;
     part->func = ARENA_ARRAY(m->a, rt_function, model->n_func);
     for (size_t i = 0; i < model->n_func; i++) {
         part->func[i].desc = &model->func[i];
@@ -65,7 +63,7 @@ static rt_model *open_package(coreml_package *p, err *e) {
     rt_model *m = ARENA_NEW(a, rt_model);
     m->a = a;
     m->package = p;
-    if (make_part(m, p->model, &m->root, e)) return m;
+    if (coreml_verify(p->model, NULL, NULL, e) && make_part(m, p->model, &m->root, e)) return m;
     if (p->path) err_where(e, "%s", p->path);
     rt_model_close(m);
     return NULL;
