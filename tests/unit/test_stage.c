@@ -6,6 +6,7 @@
 #include "test.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -19,12 +20,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PARTS = 5 };
+enum { PARTS = 3 };
 static char dir[64], target[96];
 
 static int setup(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/millet-stage-XXXXXX");
+    /* In memory where that can be: the many killed writers sync their files. */
+    snprintf(dir, sizeof dir, "%s/millet-stage-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     if (!mkdtemp(dir)) return 1;
     snprintf(target, sizeof target, "%s/out", dir);
     return 0;
@@ -36,14 +38,21 @@ static int teardown(void **state) {
     return !file_remove_tree(dir, &e);
 }
 
-/* The output of generation n: PARTS files below a directory, all of which say n. */
+static bool put(const char *name, const void *data, size_t n, err *e) {
+    int fd = open(name, O_WRONLY | O_CREAT, 0644);
+    bool ok = (fd >= 0 && write(fd, data, n) == (ssize_t)n) || err_errno(e, "%s", name);
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+/* The output of generation n: PARTS files, some below a directory, all of which say n. */
 static bool fill(const char *path, int n, err *e) {
     char name[200], text[16];
-    snprintf(name, sizeof name, "%s/deep/er", path);
-    bool ok = file_make_dirs(name, e);
+    snprintf(name, sizeof name, "%s/deep", path);
+    bool ok = !mkdir(name, 0777) || err_errno(e, "%s", name);
     for (int i = 0; ok && i < PARTS; i++) {
-        snprintf(name, sizeof name, "%s/%s%d", path, i % 2 ? "deep/er/" : "", i);
-        ok = file_write(name, text, (size_t)snprintf(text, sizeof text, "%d", n), e);
+        snprintf(name, sizeof name, "%s/%s%d", path, i % 2 ? "deep/" : "", i);
+        ok = put(name, text, (size_t)snprintf(text, sizeof text, "%d", n), e);
     }
     return ok;
 }
@@ -64,7 +73,7 @@ static int generation(void) {
         char name[200];
         err e = {0};
         file_map m;
-        snprintf(name, sizeof name, "%s/%s%d", target, i % 2 ? "deep/er/" : "", i);
+        snprintf(name, sizeof name, "%s/%s%d", target, i % 2 ? "deep/" : "", i);
         assert_true(file_open_map(&m, name, &e));
         int v = atoi((const char *)m.data);
         assert_true(i == 0 || v == n);
