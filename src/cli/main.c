@@ -33,13 +33,7 @@ static int print_help(const char *name) {
 static int run_command(int command, int argc, char **argv) {
     cli_args *a = cli_parse(command, argc, argv);
     if (!a) return CLI_USAGE;
-    int code = CLI_FAILED;
-    if (cli_wants_help(a))
-        code = print_help(cli_commands[command].name);
-    else if (cli_commands[command].main)
-        code = cli_commands[command].main(a);
-    else
-        cli_error("%s is not built in", cli_commands[command].name);
+    int code = cli_wants_help(a) ? print_help(cli_commands[command].name) : cli_commands[command].main(a);
     cli_args_free(a);
     return code;
 }

@@ -66,7 +66,7 @@ double cli_real(const cli_args *a, const char *option);
 /* Prints "millet NAME: message; see millet NAME --help" on stderr and returns CLI_USAGE. */
 int cli_usage(const cli_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define COMMAND(name, usage, brief, text, examples) int cmd_##name(const cli_args *a) __attribute__((weak));
+#define COMMAND(name, usage, brief, text, examples) int cmd_##name(const cli_args *a);
 #define ARG(...)
 #define OPT(...)
 #include "cli/options.def"
