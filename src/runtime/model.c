@@ -64,7 +64,7 @@ static rt_model *open_package(coreml_package *p, err *e) {
     m->a = a;
     m->package = p;
     if (coreml_verify(p->model, NULL, NULL, e) && make_part(m, p->model, &m->root, e)) return m;
-    if (p->path) err_where(e, "%s", p->path);
+    if (p->path && *p->path) err_where(e, "%s", p->path);
     rt_model_close(m);
     return NULL;
 }
