@@ -23,6 +23,7 @@ static element trace_wide(verifier *v, const ir_value *x, int64_t i) {
 }
 
 static bool trace_sum(verifier *v, const ir_op *op, int64_t i, element *r) {
+    if (!ir_in(op, A_x) || !ir_in(op, A_y)) return false;
     element x = trace_wide(v, ir_in(op, A_x), i), y = trace_wide(v, ir_in(op, A_y), i);
     if (op->code == OP_sub) {
         if (y.base) return false;
@@ -39,7 +40,7 @@ static bool trace_sum(verifier *v, const ir_op *op, int64_t i, element *r) {
 static bool trace_concat(verifier *v, const ir_op *op, int64_t i, element *r) {
     const ir_arg *values = ir_args(op, A_values);
     for (uint32_t k = 0; k < values->n; k++) {
-        int64_t n = count_of(v, values->v[k]);
+        int64_t n = values->v[k] ? count_of(v, values->v[k]) : -1;
         if (n < 0 || ver_type(v, values->v[k]).rank > (op->code == OP_concat)) return false;
         if (i < n) {
             *r = trace(v, values->v[k], i);
@@ -50,20 +51,22 @@ static bool trace_concat(verifier *v, const ir_op *op, int64_t i, element *r) {
     return false;
 }
 
+/* One step back. The op may be broken: that was reported when it was checked itself. */
 static bool trace_op(verifier *v, const ir_op *op, int64_t i, element *r) {
+    const ir_value *x = ir_in(op, A_x);
     switch (op->code) {
     case OP_add:
     case OP_sub: return trace_sum(v, op, i, r);
     case OP_concat:
     case OP_stack: return trace_concat(v, op, i, r);
-    case OP_cast: {
-        ir_dclass from = dtype_class((ir_dtype)ir_in(op, A_x)->type.dtype);
-        if (from != DTC_INT && from != DTC_UINT) return false;
-    } /* fall through */
+    case OP_cast:
     case OP_identity:
     case OP_reshape:
     case OP_squeeze:
-    case OP_expand_dims: *r = trace(v, ir_in(op, A_x), i); return true;
+    case OP_expand_dims:
+        if (!x || x->type.kind != IR_TENSOR || dtype_is_float((ir_dtype)x->type.dtype)) return false;
+        *r = trace(v, x, i);
+        return true;
     default: return false;
     }
 }

@@ -630,12 +630,105 @@ static void genuine_packages_have_no_violation(void **s) {
     assert_int_equal(bad, 0);
 }
 
+/* ---- genuine packages, broken at random: violations or none, never a crash */
+
+static uint64_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static ir_op *any_op(uint64_t *r, const ir_block *b) {
+    ir_op *op = b->op[next_random(r) % b->n_op];
+    if (op->n_block && next_random(r) % 2) {
+        ir_block *inner = op->block[next_random(r) % op->n_block];
+        if (inner->n_op) return any_op(r, inner);
+    }
+    return op;
+}
+
+static ir_value *any_value(uint64_t *r, const ir_function *f) {
+    ir_op *op = any_op(r, &f->body);
+    return op->n_out ? op->out[next_random(r) % op->n_out] : f->n_in ? f->in[next_random(r) % f->n_in] : NULL;
+}
+
+static void break_type(uint64_t *r, ir_type *t) {
+    static const int64_t sizes[] = {IR_DIM_UNKNOWN, 0, 1, 2, 7, INT64_C(1) << 40, INT64_C(1) << 62};
+    switch (next_random(r) % 4) {
+    case 0: t->dtype = (uint8_t)(next_random(r) % DT_COUNT); break;
+    case 1: t->rank = (int8_t)(next_random(r) % (IR_MAX_RANK + 1)); break;
+    case 2: t->kind = (uint8_t)(next_random(r) % 3); break;
+    default: t->dim[next_random(r) % IR_MAX_RANK] = sizes[next_random(r) % 7];
+    }
+}
+
+static void break_program(uint64_t *r, ir_program *p) {
+    ir_function *f = p->func[next_random(r) % p->n_func];
+    ir_op *op = any_op(r, &f->body), *other = any_op(r, &f->body);
+    ir_value *v = any_value(r, f);
+    int slots = ir_info(op->code)->n_slot;
+    ir_arg *arg = slots ? &op->arg[next_random(r) % (unsigned)slots] : NULL;
+    switch (next_random(r) % 8) {
+    case 0:
+        if (arg && arg->n) arg->v[next_random(r) % arg->n] = v;
+        break;
+    case 1:
+        if (arg) arg->n = 0;
+        break;
+    case 2: op->n_out = op->n_out ? (uint32_t)(next_random(r) % op->n_out) : 0; break;
+    case 3: /* the operands of one op for another */
+        op->arg = ARENA_ARRAY(p->a, ir_arg, ir_info(other->code)->n_slot);
+        for (int i = 0; i < ir_info(other->code)->n_slot; i++) op->arg[i] = other->arg[i];
+        op->code = other->code;
+        break;
+    case 4: f->spec = IR_SPEC_MIN - 1 + (int)(next_random(r) % 7); break;
+    case 5:
+        if (op->n_block)
+            op->block[0]->n_out = 0, op->n_block = (uint32_t)(next_random(r) % 3 ? op->n_block : 1);
+        break;
+    case 6: f->spec = 9; /* fall through */
+    default:
+        if (v) break_type(r, &v->type);
+    }
+}
+
+static void broken_packages_never_crash(void **s) {
+    (void)s;
+    static const char *const names[] = {
+        "op_control_flow",      "op_constexpr_ios18", "op_constexpr_ios16", "op_state",
+        "op_shape_slice_iOS18", "op_dynamic_shapes",  "op_misc_mil",        "qwen3_fp16"};
+    uint64_t r = 3;
+    size_t violations = 0;
+    for (int turn = 0; turn < 240; turn++) {
+        char below[100];
+        snprintf(below, sizeof below, "coreml/%s.mlpackage/Manifest.json", names[turn % 8]);
+        char path[1024];
+        snprintf(path, sizeof path, "%s", test_case_path(below));
+        *strrchr(path, '/') = '\0';
+        err e = {0};
+        coreml_package *p = coreml_open(path, &e);
+        assert_string_equal(e.msg, "");
+        ir_program *program = p->model->program;
+        for (int i = 0; i < 8; i++) {
+            break_program(&r, program);
+            tally found = {0};
+            str text = {0};
+            ir_verify(program, count, &found, &e);
+            ir_print_program(&text, program);
+            str_free(&text);
+            violations += found.n;
+        }
+        coreml_close(p);
+    }
+    assert_true(violations > 1000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_finds_its_violation),
         cmocka_unit_test(the_receiver_may_stop),
         cmocka_unit_test(tracing_bounds_ends),
         cmocka_unit_test(genuine_packages_have_no_violation),
+        cmocka_unit_test(broken_packages_never_crash),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
 }
