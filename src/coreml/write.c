@@ -258,21 +258,31 @@ static bool clear_place(const char *path, bool overwrite, err *e) {
     return file_remove_tree(path, e) && file_make_dirs(path, e);
 }
 
+static bool serialize(wire_out *o, const coreml_model *m, weight_files *files, err *e) {
+    if (!plan_weights(files, m, e)) return false;
+    files->at = files->n;
+    if (!put_model(o, m, files, e)) return false;
+    if (wire_size(o) < INT_MAX) return true;
+    return err_set(e, ERR_LIMIT,
+                   "the program takes %zu bytes without its weight file; the format allows less than 2 GiB",
+                   wire_size(o));
+}
+
+bool write_model(wire_out *o, const coreml_model *m, err *e) {
+    weight_files files = {.a = arena_new(), .several = m->n_part > 0};
+    bool ok = serialize(o, m, &files, e);
+    arena_free(files.a);
+    return ok;
+}
+
 static bool write_files(arena *a, const char *path, const coreml_model *m, coreml_write_options *o, err *e) {
     weight_files files = {.a = a, .several = m->n_part > 0};
     const char *dir = arena_printf(a, "%s/" DATA_DIR, path);
     wire_out out = {0};
-    if (!plan_weights(&files, m, e)) return false;
-    files.at = files.n;
-    bool ok = put_model(&out, m, &files, e);
-    if (ok && wire_size(&out) >= INT_MAX)
-        ok = err_set(e, ERR_LIMIT,
-                     "the program takes %zu bytes without its weight file; the format allows less than 2 GiB",
-                     wire_size(&out));
-    ok = ok && clear_place(path, o->overwrite, e) && file_make_dirs(dir, e) &&
-         write_weights(dir, &files, o, e) &&
-         file_write(arena_printf(a, "%s/model.mlmodel", dir), wire_data(&out), wire_size(&out), e) &&
-         write_manifest(a, path, &out, o->weight_bytes > 0, e);
+    bool ok = serialize(&out, m, &files, e) && clear_place(path, o->overwrite, e) && file_make_dirs(dir, e) &&
+              write_weights(dir, &files, o, e) &&
+              file_write(arena_printf(a, "%s/model.mlmodel", dir), wire_data(&out), wire_size(&out), e) &&
+              write_manifest(a, path, &out, o->weight_bytes > 0, e);
     wire_free(&out);
     return ok;
 }

@@ -17,4 +17,7 @@ typedef bool write_const_fn(void *ctx, const ir_const *c, err *e);
 bool write_each_blob(const ir_program *p, write_const_fn *f, void *ctx, err *e);
 /* The program as field MODEL_PROGRAM. */
 bool write_program(writer *w, const ir_program *p);
+/* The model's serialized Model message alone, as coreml_write() puts it into the model file. Free o also on
+ * failure. */
+bool write_model(wire_out *o, const coreml_model *m, err *e);
 #endif
