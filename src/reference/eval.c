@@ -11,6 +11,8 @@
 
 /* Shapes, axes, bounds and scalars have far fewer elements. */
 #define MAX_NUMBERS 4096
+/* Buffers from 256 KiB on are worth keeping. */
+#define SPARE_CELLS (1 << 16)
 
 struct ev_temp {
     struct ev_temp *next;
@@ -166,9 +168,45 @@ bool ev_axes(ref_eval *v, ir_operand name, int rank, uint32_t *set) {
 
 /* ---- results ---- */
 
+/* A spare buffer that fits without wasting more than half of it. */
+static ref_buf *take_spare(ref_eval *v, int64_t cells) {
+    for (int i = 0; i < REF_SPARES && cells >= SPARE_CELLS; i++) {
+        ref_buf *b = v->spare[i];
+        if (!b || ref_buf_size(b) < cells || ref_buf_size(b) / 2 > cells) continue;
+        v->spare[i] = NULL;
+        ref_buf_set_half(b, false);
+        return b;
+    }
+    return NULL;
+}
+
+void ref_eval_release(ref_eval *v, ref_tensor *t) {
+    ref_buf *b = t->buf;
+    if (b && ref_buf_size(b) >= SPARE_CELLS && ref_buf_sole(b)) {
+        ref_buf_drop(v->spare[REF_SPARES - 1]); /* the oldest */
+        memmove(v->spare + 1, v->spare, (REF_SPARES - 1) * sizeof *v->spare);
+        v->spare[0] = b;
+        t->buf = NULL;
+    }
+    ref_tensor_drop(t);
+}
+
+void ref_eval_free_spares(ref_eval *v) {
+    for (int i = 0; i < REF_SPARES; i++) {
+        ref_buf_drop(v->spare[i]);
+        v->spare[i] = NULL;
+    }
+}
+
 bool ev_new(ref_eval *v, uint32_t i) {
-    ir_type type = v->out[i].type;
-    return ref_tensor_new(&v->out[i], &type, v->e);
+    ref_tensor *o = &v->out[i];
+    o->buf = ref_dtype_ok(o->type.dtype) ? take_spare(v, ref_count(o)) : NULL;
+    if (o->buf) {
+        o->cell = ref_buf_cells(o->buf);
+        return true;
+    }
+    ir_type type = o->type;
+    return ref_tensor_new(o, &type, v->e);
 }
 
 bool ev_view(ref_eval *v, uint32_t i, const ref_tensor *t, int64_t first) {

@@ -9,6 +9,8 @@
 
 typedef enum { REF_STRICT, REF_FAST } ref_mode;
 
+#define REF_SPARES 6
+
 /* What an op body works on. Fields up to `e` are set by the caller of ref_eval_op() and stay. */
 typedef struct {
     ref_mode mode;
@@ -16,6 +18,7 @@ typedef struct {
     ref_tensor *env; /* tensors by value id: operands are read here, results put here */
     arena *scratch;  /* reset after every op */
     err *e;
+    ref_buf *spare[REF_SPARES]; /* large buffers for reuse: fresh ones cost a page fault a page */
     /* Set for each op: */
     const ir_op *op;
     const uint32_t *dies; /* ids of the values whose last use is this op */
@@ -27,6 +30,10 @@ typedef struct {
 
 /* Runs any op but const, control flow and states. On failure e names the op; results are dropped. */
 bool ref_eval_op(ref_eval *v, const ir_op *op);
+
+/* Drops a tensor and keeps its memory as a spare one when that is large and nobody else holds it. */
+void ref_eval_release(ref_eval *v, ref_tensor *t);
+void ref_eval_free_spares(ref_eval *v);
 
 /* ---- for op bodies ---- */
 typedef bool ref_op_fn(ref_eval *v);

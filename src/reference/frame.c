@@ -61,6 +61,7 @@ ref_frame *ref_frame_new(const ref_plan *plan, ref_mode mode, err *e) {
 }
 
 void ref_frame_clear(ref_frame *f) {
+    ref_eval_free_spares(&f->v);
     for (uint32_t i = 0; f->env && i < f->plan->f->n_values; i++)
         if (!f->constant[i]) ref_tensor_drop(&f->env[i]);
     for (size_t i = 0; i < f->n_kept; i++) ref_tensor_drop(&f->kept[i]);
@@ -284,7 +285,8 @@ static bool run_block(ref_frame *f, const ir_block *b, const ref_block_plan *pla
             uint32_t slot = f->slot[op->out[k]->id];
             if (slot) share(&f->kept[slot - 1], &f->env[op->out[k]->id]);
         }
-        for (uint32_t k = 0; k < plan->op[i].n_dies; k++) ref_tensor_drop(&f->env[plan->op[i].dies[k]]);
+        for (uint32_t k = 0; k < plan->op[i].n_dies; k++)
+            ref_eval_release(&f->v, &f->env[plan->op[i].dies[k]]);
     }
     return true;
 }

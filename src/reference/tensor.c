@@ -11,6 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packed halves are cop
 struct ref_buf {
     atomic_uint refs; /* atomic: snapshots and copied states are shared by sessions on several threads */
     bool half;
+    int64_t cells;
 };
 
 ref_buf *ref_buf_new(int64_t cells, err *e) {
@@ -26,6 +27,7 @@ ref_buf *ref_buf_new(int64_t cells, err *e) {
     }
     atomic_init(&b->refs, 1);
     b->half = false;
+    b->cells = cells;
     return b;
 }
 
@@ -44,6 +46,10 @@ bool ref_buf_sole(const ref_buf *b) {
 
 ref_cell *ref_buf_cells(ref_buf *b) {
     return (ref_cell *)(void *)((char *)b + CELL_ALIGN);
+}
+
+int64_t ref_buf_size(const ref_buf *b) {
+    return b->cells;
 }
 
 bool ref_buf_half(const ref_buf *b) {

@@ -17,6 +17,7 @@ ref_buf *ref_buf_keep(ref_buf *b);           /* one more holder; returns b */
 void ref_buf_drop(ref_buf *b);               /* NULL is allowed */
 bool ref_buf_sole(const ref_buf *b);         /* the caller holds the only reference */
 ref_cell *ref_buf_cells(ref_buf *b);
+int64_t ref_buf_size(const ref_buf *b); /* cells */
 /* True when every cell is known to be an fp16 number, so that rounding changes nothing. */
 bool ref_buf_half(const ref_buf *b);
 void ref_buf_set_half(ref_buf *b, bool half);
