@@ -36,15 +36,21 @@ static ir_value *convolve(graph *g, const sizes *s, ir_value *u) {
     return unary(g, OP_silu, "conv_silu", cast(g, y, g->type.core));
 }
 
+/* log(1 + e), e in [0, 1], to the last bit: u = 1 + e is rounded, and (e - (u - 1)) / u puts back what that
+ * took away. Small e are what slow decays are made of. */
+static ir_value *log1p_of(graph *g, ir_value *e) {
+    ir_value *one = number(g, g->type.core, 1), *u = binary(g, OP_add, "log1p_sum", e, one);
+    ir_value *lost = binary(g, OP_sub, "log1p_lost", e, binary(g, OP_sub, "log1p_kept", u, one));
+    ir_value *rest = binary(g, OP_real_div, "log1p_rest", lost, u);
+    return binary(g, OP_add, "log1p", unary(g, OP_log, "log1p_log", u), rest);
+}
+
 /* softplus(y) = max(y, 0) + log(1 + exp(-|y|)): never overflows. */
 static ir_value *softplus(graph *g, ir_value *y) {
-    ir_dtype d = g->type.core;
-    ir_value *small =
-        binary(g, OP_mul, "softplus_minus_abs", unary(g, OP_abs, "softplus_abs", y), number(g, d, -1));
-    ir_value *one_plus =
-        binary(g, OP_add, "softplus_one_plus", unary(g, OP_exp, "softplus_exp", small), number(g, d, 1));
-    return binary(g, OP_add, "softplus", unary(g, OP_relu, "softplus_relu", y),
-                  unary(g, OP_log, "softplus_log", one_plus));
+    ir_value *abs = unary(g, OP_abs, "softplus_abs", y);
+    ir_value *small = binary(g, OP_mul, "softplus_minus_abs", abs, number(g, g->type.core, -1));
+    ir_value *tail = log1p_of(g, unary(g, OP_exp, "softplus_exp", small));
+    return binary(g, OP_add, "softplus", unary(g, OP_relu, "softplus_relu", y), tail);
 }
 
 /* exp(-exp(A_log) * softplus(a + dt_bias)), the decay of each value head in (0, 1]. -> [H,R,1,1] */
@@ -83,7 +89,7 @@ static ir_value *step(graph *g, const sizes *s, ir_value *q, ir_value *k, ir_val
     ir_value *error = binary(g, OP_sub, "memory_error", v, product(g, "memory_recall", k, S));
     ir_value *column = RESHAPE(g, "key_column", k, s->heads, 1, s->dk, 1);
     ir_value *change =
-        binary(g, OP_mul, "memory_change", column, binary(g, OP_mul, "memory_write", error, beta));
+        binary(g, OP_mul, "memory_change", binary(g, OP_mul, "memory_write", column, beta), error);
     S = binary(g, OP_add, "memory_new", S, change);
     state_write(g, &state, RESHAPE(g, "memory_stored", S, 1, s->heads * s->repeat, s->dk, s->dv));
     return product(g, "memory_read", q, S);
