@@ -132,7 +132,8 @@ static bool put_mapped(output *o, const ir_const *c, uint64_t bytes) {
 
 static bool put_filled(output *o, const ir_const *c) {
     unsigned bits = dtype_bits(c->type.dtype);
-    uint64_t count = (uint64_t)ir_type_count(&c->type), most = (uint64_t)BLOB_BLOCK * 8 / bits / 64 * 64;
+    uint64_t count = (uint64_t)ir_type_count(&c->type), unit = c->fill_unit ? c->fill_unit : 64;
+    uint64_t most = (uint64_t)BLOB_BLOCK * 8 / bits / unit * unit;
     if (!o->block && !(o->block = mem_try(BLOB_BLOCK, 1)))
         return err_set(o->e, ERR_MEMORY, "%s: no memory for a block of weights", o->path);
     for (uint64_t i = 0; i < count; i += most) {

@@ -1,0 +1,45 @@
+#define _GNU_SOURCE
+#include "base/parallel.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+typedef struct {
+    size_t n;
+    atomic_size_t next;
+    void (*fn)(void *ctx, size_t i, unsigned thread);
+    void *ctx;
+} loop;
+
+typedef struct {
+    loop *l;
+    unsigned thread;
+} worker;
+
+unsigned parallel_cores(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    return n < 1 ? 1 : n > PARALLEL_MAX ? PARALLEL_MAX : (unsigned)n;
+}
+
+static void *work(void *arg) {
+    worker *w = arg;
+    loop *l = w->l;
+    for (size_t i; (i = atomic_fetch_add(&l->next, 1)) < l->n;) l->fn(l->ctx, i, w->thread);
+    return NULL;
+}
+
+void parallel_for(size_t n, unsigned threads, void (*fn)(void *ctx, size_t i, unsigned thread), void *ctx) {
+    loop l = {.n = n, .fn = fn, .ctx = ctx};
+    worker w[PARALLEL_MAX];
+    pthread_t id[PARALLEL_MAX];
+    if (!threads) threads = parallel_cores();
+    if (threads > PARALLEL_MAX) threads = PARALLEL_MAX;
+    if (threads > n) threads = n ? (unsigned)n : 1;
+    unsigned started = 0;
+    for (unsigned t = 0; t < threads; t++) w[t] = (worker){&l, t};
+    for (unsigned t = 1; t < threads; t++) /* fewer threads than asked for still do all the work */
+        if (!pthread_create(&id[started], NULL, work, &w[t])) started++;
+    work(&w[0]);
+    for (unsigned t = 0; t < started; t++) pthread_join(id[t], NULL);
+}

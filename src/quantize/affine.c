@@ -1,0 +1,142 @@
+/* Symmetric integers with a scale per output channel, or per block of weights along the input axis. */
+#include "base/num.h"
+#include "base/parallel.h"
+#include "quantize/job.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE 65536 /* weights a thread takes at a time, rounded to whole scale groups */
+
+/* Weights that share a scale. */
+static uint64_t span(const quant_job *j) {
+    return (uint64_t)(j->scheme.kind == QUANT_INT8_CHANNEL ? j->cols : j->scheme.group);
+}
+
+static float largest_of(const float *x, size_t n) {
+    float m = 0;
+    for (size_t i = 0; i < n; i++) m = fmaxf(m, fabsf(x[i]));
+    return m;
+}
+
+static float square_error(const float *x, size_t n, float scale, float low, float high) {
+    float inverse = 1 / scale, sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        float q = fminf(fmaxf(rintf(x[i] * inverse), low), high), d = q * scale - x[i];
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* int4: 16 codes are few, so the scale with the least error is searched around absmax / 7; the domain is -8
+ * .. 7, and a scale may be negative, which turns it round. int8: absmax / 127. A group of zeros gets scale 1.
+ */
+static uint16_t choose_scale(const quant_job *j, const float *x, size_t n) {
+    float m = largest_of(x, n);
+    if (!(m > 0) || !isfinite(m)) return num_f32_f16(1);
+    if (j->scheme.bits == 8) {
+        uint16_t s = num_f32_f16(m / 127);
+        return s ? s : 1;
+    }
+    uint16_t best = 0;
+    float least = INFINITY;
+    for (int i = 0; i <= 20; i++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            uint16_t s = num_f32_f16((float)sign * m / (6.0f + 0.1f * (float)i));
+            float value = num_f16_f32(s), error = value == 0 ? INFINITY : square_error(x, n, value, -8, 7);
+            if (error < least) least = error, best = s;
+        }
+    return best ? best : 1;
+}
+
+typedef struct {
+    quant_job *j;
+    uint64_t first, n, piece; /* weights; piece: whole scale groups */
+    uint8_t *codes;           /* packed; NULL while scales are made */
+    uint16_t *scales;         /* of the scale groups from first on */
+    double (*sum)[3];
+    err error[PARALLEL_MAX];
+    uint16_t *halves[PARALLEL_MAX];
+    float *x[PARALLEL_MAX];
+    uint8_t *q[PARALLEL_MAX];
+} pass;
+
+static void encode_group(pass *p, const float *x, size_t n, uint8_t *q, double *sum) {
+    const quant_job *j = p->j;
+    float scale = num_f16_f32(choose_scale(j, x, n)), inverse = 1 / scale;
+    float high = j->scheme.bits == 8 ? 127 : 7, low = j->scheme.bits == 8 ? -127 : -8;
+    for (size_t i = 0; i < n; i++) {
+        float code = fminf(fmaxf(rintf(x[i] * inverse), low), high);
+        double d = fabs((double)num_round_f16(code * scale) - (double)x[i]); /* the op's output is fp16 */
+        q[i] = (uint8_t)(int)code;
+        sum[0] += (double)x[i] * (double)x[i];
+        sum[1] += d * d;
+        if (d > sum[2]) sum[2] = d;
+    }
+}
+
+static void piece_step(void *ctx, size_t i, unsigned thread) {
+    pass *p = ctx;
+    uint64_t size = span(p->j), at = i * p->piece, n = p->n - at < p->piece ? p->n - at : p->piece;
+    const uint16_t *h = quant_source(p->j, p->first + at, n, p->halves[thread], &p->error[thread]);
+    if (!h) return;
+    float *x = p->x[thread];
+    num_f16_to_f32(x, h, (size_t)n);
+    for (uint64_t g = 0; g < n; g += size) {
+        if (p->scales)
+            p->scales[(at + g) / size] = choose_scale(p->j, x + g, (size_t)size);
+        else
+            encode_group(p, x + g, (size_t)size, p->q[thread] + g, p->sum[i]);
+    }
+    if (p->codes) num_pack(p->codes + at * p->j->scheme.bits / 8, p->q[thread], (size_t)n, p->j->scheme.bits);
+}
+
+/* Runs over weights [first, first + n), whole scale groups. */
+static bool run_pass(pass *p, err *e) {
+    uint64_t size = span(p->j);
+    p->piece = (PIECE + size - 1) / size * size;
+    size_t pieces = (size_t)((p->n + p->piece - 1) / p->piece);
+    unsigned threads = p->j->threads ? p->j->threads : parallel_cores();
+    if (threads > PARALLEL_MAX) threads = PARALLEL_MAX;
+    p->sum = mem_try(pieces, sizeof *p->sum);
+    bool ok = p->sum != NULL;
+    for (unsigned t = 0; t < threads; t++) {
+        p->halves[t] = mem_try(p->piece, 2), p->x[t] = mem_try(p->piece, 4), p->q[t] = mem_try(p->piece, 1);
+        ok = ok && p->halves[t] && p->x[t] && p->q[t];
+    }
+    if (ok)
+        parallel_for(pieces, threads, piece_step, p);
+    else
+        err_set(e, ERR_MEMORY, "no memory to compress %s", p->j->result->name);
+    for (unsigned t = 0; t < threads; t++) {
+        if (ok && p->error[t].code) *e = p->error[t], ok = false;
+        free(p->halves[t]), free(p->x[t]), free(p->q[t]);
+    }
+    for (size_t i = 0; ok && p->codes && i < pieces; i++)
+        quant_count(p->j, p->sum[i][0], p->sum[i][1], p->sum[i][2]);
+    free(p->sum);
+    return ok;
+}
+
+static bool fill_scales(const void *ctx, uint64_t first, uint64_t n, void *dst, err *e) {
+    quant_job *j = (quant_job *)ctx;
+    pass p = {.j = j, .first = first * span(j), .n = n * span(j), .scales = dst};
+    return run_pass(&p, e);
+}
+
+static bool fill_codes(const void *ctx, uint64_t first, uint64_t n, void *dst, err *e) {
+    quant_job *j = (quant_job *)ctx;
+    pass p = {.j = j, .first = first, .n = n, .codes = dst};
+    return quant_begin(j, first) && run_pass(&p, e);
+}
+
+const ir_const *affine_codes(quant_job *j) {
+    ir_dtype d = j->scheme.bits == 8 ? DT_INT8 : DT_INT4;
+    ir_const *c = ir_const_fill(j->a, IR_TYPE(d, j->rows, j->cols), fill_codes, j);
+    c->fill_unit = span(j);
+    return c;
+}
+
+const ir_const *affine_scales(quant_job *j) {
+    return ir_const_fill(j->a, IR_TYPE(DT_FP16, j->rows, j->cols / (int64_t)span(j)), fill_scales, j);
+}

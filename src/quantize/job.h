@@ -1,0 +1,30 @@
+/* One tensor being compressed, shared by the files of this module. */
+#ifndef QUANTIZE_JOB_H
+#define QUANTIZE_JOB_H
+#include "quantize/quantize.h"
+
+typedef struct {
+    const ir_const *source; /* fp16 [rows, cols] */
+    int64_t rows, cols;
+    quant_scheme scheme;
+    unsigned threads;
+    arena *a; /* the program's */
+    quant_result *result;
+    uint16_t *table;      /* LUT: [rows / group][2^bits] halves, made at the first fill */
+    double square, error; /* sums of the weights' and the errors' squares, kept by the filler of the codes */
+} quant_job;
+
+/* Halves [first, first + n) of the source: a pointer into the map, or buf filled. NULL on error. */
+const uint16_t *quant_source(const quant_job *j, uint64_t first, uint64_t n, uint16_t *buf, err *e);
+/* Before the pieces of a range are counted: a range from 0 starts the figures anew. Returns true. */
+bool quant_begin(quant_job *j, uint64_t first);
+/* Adds a piece's error sums to the job; called in a fixed order, so that the figures don't depend on threads.
+ */
+void quant_count(quant_job *j, double square, double error, double largest);
+
+/* Operands of the constexpr op. */
+const ir_const *lut_codes(quant_job *j);     /* uintN [rows, cols] */
+const ir_const *lut_tables(quant_job *j);    /* fp16 [rows / group, 1, 2^bits, 1] */
+const ir_const *affine_codes(quant_job *j);  /* int8 or int4 [rows, cols] */
+const ir_const *affine_scales(quant_job *j); /* fp16 [rows, 1] or [rows, cols / group] */
+#endif

@@ -1,0 +1,168 @@
+#include "base/map.h"
+#include "base/num.h"
+#include "quantize/job.h"
+#include <fnmatch.h>
+#include <math.h>
+#include <string.h>
+
+#define MOST_UNIT (8 << 20) /* weights that are made together: bounds the memory of a piece */
+
+const uint16_t *quant_source(const quant_job *j, uint64_t first, uint64_t n, uint16_t *buf, err *e) {
+    const ir_const *c = j->source;
+    if (c->data && !((uintptr_t)c->data % 2)) return (const uint16_t *)c->data + first;
+    if (c->data) return memcpy(buf, (const uint8_t *)c->data + 2 * first, 2 * (size_t)n);
+    return c->fill(c->fill_ctx, first, n, buf, e) ? buf : NULL;
+}
+
+bool quant_begin(quant_job *j, uint64_t first) {
+    if (first == 0) j->square = j->error = j->result->largest = 0;
+    return true;
+}
+
+void quant_count(quant_job *j, double square, double error, double largest) {
+    j->square += square;
+    j->error += error;
+    if (largest > j->result->largest) j->result->largest = largest;
+    j->result->error = j->square > 0 ? sqrt(j->error / j->square) : 0;
+}
+
+typedef struct {
+    ir_program *p;
+    ir_function *f;
+    const quant_recipe *r;
+    bool (*is_vocab)(const char *name);
+    quant_result **result;
+    size_t n, cap;
+    map *done; /* ir_const pointer -> index of packed[] */
+    struct packed {
+        const ir_const *codes, *tables; /* NULL: stays as it is */
+        quant_scheme scheme;
+    } * packed;
+    size_t cap_packed;
+    err *e;
+} quantizer;
+
+/* What uses a value, by its id: whether it is only the weight of linear ops or a gathered table. */
+typedef struct {
+    bool weight, other;
+} use;
+
+static void note_uses(const ir_block *b, use *uses) {
+    for (size_t i = 0; i < b->n_op; i++) {
+        const ir_op *op = b->op[i];
+        for (int s = 0; s < ir_info(op->code)->n_slot; s++) {
+            ir_operand name = ir_info(op->code)->slot[s].name;
+            bool weight =
+                (op->code == OP_linear && name == A_weight) || (op->code == OP_gather && name == A_x);
+            for (uint32_t k = 0; k < op->arg[s].n; k++) {
+                use *u = &uses[op->arg[s].v[k]->id];
+                if (weight)
+                    u->weight = true;
+                else
+                    u->other = true;
+            }
+        }
+        for (uint32_t k = 0; k < op->n_block; k++) note_uses(op->block[k], uses);
+    }
+    for (size_t i = 0; i < b->n_out; i++) uses[b->out[i]->id].other = true;
+}
+
+static quant_scheme choose(const quantizer *q, const char *name) {
+    for (size_t i = 0; i < q->r->n_rule; i++)
+        if (!fnmatch(q->r->rule[i].pattern, name, 0)) return q->r->rule[i].scheme;
+    return q->r->vocab_apart && q->is_vocab(name) ? q->r->vocab : q->r->weights;
+}
+
+/* Why the scheme can't take this weight; NULL when it can. */
+static const char *obstacle(const quantizer *q, const ir_const *c, quant_scheme *s) {
+    int64_t rows = c->type.dim[0], cols = c->type.dim[1];
+    if (s->kind == QUANT_NONE) return "";
+    if (c->type.dtype != DT_FP16) return "it is kept in fp32";
+    if (rows * cols < 2048) return "it has fewer than 2048 elements";
+    if (s->kind == QUANT_LUT) {
+        while (rows % s->group) s->group--; /* fewer channels a table where the rows don't divide */
+        if (s->group * cols * s->bits % 8) return "its groups would not end at whole bytes";
+        if (s->group * cols > MOST_UNIT) return "a group of its rows is too large";
+    } else if (s->kind != QUANT_INT8_CHANNEL && cols % s->group) {
+        return arena_printf(q->p->a, "its %lld inputs are no multiple of %lld", (long long)cols,
+                            (long long)s->group);
+    } else if (cols > MOST_UNIT) {
+        return "its rows are too long";
+    }
+    return NULL;
+}
+
+static struct packed pack(quantizer *q, const char *name, const ir_const *c) {
+    arena *a = q->p->a;
+    struct packed packed = {.scheme = choose(q, name)};
+    quant_result *r = ARENA_NEW(a, quant_result);
+    *r = (quant_result){.name = name, .type = c->type, .why = obstacle(q, c, &packed.scheme)};
+    r->scheme = packed.scheme;
+    r->bytes = (uint64_t)ir_type_bytes(&c->type);
+    q->result = arena_grow(a, q->result, q->n, &q->cap, q->n + 1, sizeof *q->result);
+    q->result[q->n++] = r;
+    if (r->why) {
+        err none = {0};
+        quant_scheme_by_name(&r->scheme, "fp16", &none);
+        return packed;
+    }
+    quant_job *j = ARENA_NEW(a, quant_job);
+    *j = (quant_job){.source = c,
+                     .rows = c->type.dim[0],
+                     .cols = c->type.dim[1],
+                     .scheme = packed.scheme,
+                     .threads = q->r->threads,
+                     .a = a,
+                     .result = r};
+    bool lut = packed.scheme.kind == QUANT_LUT;
+    packed.codes = lut ? lut_codes(j) : affine_codes(j);
+    packed.tables = lut ? lut_tables(j) : affine_scales(j);
+    r->bytes = (uint64_t)(ir_type_bytes(&packed.codes->type) + ir_type_bytes(&packed.tables->type));
+    return packed;
+}
+
+static struct packed packed_of(quantizer *q, const char *name, const ir_const *c) {
+    uint32_t at = map_get(q->done, (const char *)&c, sizeof c);
+    if (at != MAP_NONE) return q->packed[at];
+    struct packed packed = pack(q, name, c);
+    size_t n = map_count(q->done);
+    q->packed = arena_grow(q->p->a, q->packed, n, &q->cap_packed, n + 1, sizeof *q->packed);
+    q->packed[n] = packed;
+    map_add(q->done, arena_copy(q->p->a, &c, sizeof c), sizeof c, (uint32_t)n);
+    return packed;
+}
+
+/* Turns a const op into the constexpr op that makes the same value. */
+static void rewrite(quantizer *q, ir_op *op) {
+    ir_value *v = op->out[0];
+    struct packed packed = packed_of(q, v->name, v->konst);
+    if (!packed.codes) return;
+    bool lut = packed.scheme.kind == QUANT_LUT;
+    op->code = lut ? OP_constexpr_lut_to_dense : OP_constexpr_blockwise_shift_scale;
+    op->arg = ARENA_ARRAY(q->p->a, ir_arg, ir_info(op->code)->n_slot);
+    ir_set_arg(q->p, op, lut ? A_indices : A_data, ir_literal(q->p, q->f, packed.codes, IR_BY_LITERAL));
+    ir_set_arg(q->p, op, lut ? A_lut : A_scale, ir_literal(q->p, q->f, packed.tables, IR_BY_LITERAL));
+    v->konst = NULL;
+}
+
+bool quantize_program(ir_program *p, const quant_recipe *r, bool (*is_vocab)(const char *name),
+                      quant_report *report, err *e) {
+    quantizer q = {.p = p, .r = r, .is_vocab = is_vocab, .done = map_new(p->a, 256), .e = e};
+    for (size_t i = 0; i < p->n_func; i++) {
+        q.f = p->func[i];
+        if (q.f->spec < 9)
+            return err_set(e, ERR_UNSUPPORTED, "function %s: compressed weights need opset CoreML8",
+                           q.f->name);
+        use *uses = ARENA_ARRAY(p->a, use, q.f->n_values);
+        note_uses(&q.f->body, uses);
+        for (size_t k = 0; k < q.f->body.n_op; k++) {
+            ir_op *op = q.f->body.op[k];
+            if (op->code != OP_const) continue;
+            const ir_value *v = op->out[0];
+            bool matrix = v->konst->in_blob && v->type.rank == 2 && dtype_is_float(v->type.dtype);
+            if (matrix && uses[v->id].weight && !uses[v->id].other) rewrite(&q, op);
+        }
+    }
+    *report = (quant_report){(const quant_result *const *)q.result, q.n};
+    return true;
+}

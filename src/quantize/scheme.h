@@ -1,0 +1,37 @@
+/* The compression schemes by name, and which tensor gets which. */
+#ifndef QUANTIZE_SCHEME_H
+#define QUANTIZE_SCHEME_H
+#include "base/arena.h"
+#include "base/err.h"
+
+typedef enum { QUANT_NONE, QUANT_LUT, QUANT_INT8_CHANNEL, QUANT_INT8_BLOCK, QUANT_INT4_BLOCK } quant_kind;
+
+typedef struct {
+    const char *name; /* "fp16", "lut4", "lut6", "lut8", "w8", "w8b32", "w4" */
+    quant_kind kind;
+    unsigned bits; /* of a code */
+    int64_t
+        group; /* LUT: consecutive output channels that share a table; blocks: weights along the input axis */
+} quant_scheme;
+
+/* By name, with the default group (32); false when there is none of that name (the error lists them). */
+bool quant_scheme_by_name(quant_scheme *s, const char *name, err *e);
+
+typedef struct {
+    const char
+        *pattern; /* shell pattern over the constant's name, as fnmatch(): "layers_*_mlp_down_proj_weight" */
+    quant_scheme scheme;
+} quant_rule;
+
+typedef struct {
+    quant_scheme weights;
+    bool vocab_apart; /* embedding and head follow vocab instead */
+    quant_scheme vocab;
+    const quant_rule *rule; /* the first that matches wins over both */
+    size_t n_rule;
+    unsigned threads; /* 0: all cores */
+} quant_recipe;
+
+/* Reads {"rules": [{"match": PATTERN, "scheme": NAME, "group_size": N}, ...]}. */
+bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, err *e);
+#endif
