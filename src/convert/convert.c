@@ -42,6 +42,25 @@ static bool read_options(job *j, err *e) {
     return true;
 }
 
+static bool read_recipe(job *j, err *e) {
+    const convert_options *o = j->o;
+    quant_recipe *r = &j->recipe;
+    j->compress = o->quantize || o->vocab || o->recipe;
+    if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
+    r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
+    if (r->vocab_apart && !quant_scheme_by_name(&r->vocab, o->vocab, e)) return false;
+    if (o->group_size < 0)
+        return err_set(e, ERR_USAGE, "group size %" PRId64 ": expected 1 or more", o->group_size);
+    if (o->group_size && r->weights.kind == QUANT_LUT) r->weights.group = o->group_size;
+    if (o->group_size && r->vocab.kind == QUANT_LUT) r->vocab.group = o->group_size;
+    j->graph_options.fp16_weights = j->compress;
+    return !o->recipe || quant_recipe_read(r, j->a, o->recipe, e);
+}
+
+static bool is_vocab(const char *name) {
+    return !strncmp(name, "lm_head_weight", 14) || !strncmp(name, "embed_tokens_weight", 19);
+}
+
 /* The preset asked for must be one the family has. */
 static bool choose_preset(job *j, err *e) {
     const ckpt_config *c = checkpoint_config(j->c);
@@ -93,6 +112,13 @@ static bool describe(job *j, err *e) {
     return true;
 }
 
+static void list_weight(job *j, map *seen, size_t *cap, const char *name, const ir_const *c) {
+    if (!c || !c->in_blob || !map_add(seen, arena_copy(j->a, &c, sizeof c), sizeof c, 0)) return;
+    j->weight = arena_grow(j->a, j->weight, j->n_weight, cap, j->n_weight + 1, sizeof *j->weight);
+    j->total_bytes += (uint64_t)ir_type_bytes(&c->type);
+    j->weight[j->n_weight++] = (job_weight){name, j->total_bytes};
+}
+
 /* Lists the weights in order of first use, which is the order they are written in. */
 static void list_weights(job *j) {
     const ir_function *f = j->g.program->func[0];
@@ -100,14 +126,13 @@ static void list_weights(job *j) {
     size_t cap = 0;
     for (size_t i = 0; i < f->body.n_op; i++) {
         const ir_op *op = f->body.op[i];
-        for (uint32_t k = 0; k < op->n_out; k++) {
-            const ir_const *c = op->out[k]->konst;
-            if (!c || !c->in_blob || !map_add(seen, arena_copy(j->a, &c, sizeof c), sizeof c, 0)) continue;
-            j->weight = arena_grow(j->a, j->weight, j->n_weight, &cap, j->n_weight + 1, sizeof *j->weight);
-            j->total_bytes += (uint64_t)ir_type_bytes(&c->type);
-            j->parameters += (uint64_t)ir_type_count(&c->type);
-            j->weight[j->n_weight++] = (job_weight){op->out[k]->name, j->total_bytes};
-        }
+        const ir_value *v = op->n_out ? op->out[0] : NULL;
+        bool compressed = ir_info(op->code)->flags & OPF_CONSTEXPR;
+        if (v && (compressed || (v->konst && v->konst->in_blob)))
+            j->parameters += (uint64_t)ir_type_count(&v->type);
+        if (v) list_weight(j, seen, &cap, v->name, v->konst);
+        for (int s = 0; compressed && s < ir_info(op->code)->n_slot; s++)
+            if (op->arg[s].n) list_weight(j, seen, &cap, v->name, op->arg[s].v[0]->konst);
     }
     const st_tensor *t = j->g.embedding;
     if (!t) return;
@@ -119,7 +144,7 @@ static void list_weights(job *j) {
 }
 
 typedef struct {
-    const job *j;
+    job *j;
     err *e;
 } build_progress;
 
@@ -132,7 +157,9 @@ static bool build(job *j, err *e) {
     build_progress p = {j, e};
     j->graph_options.progress = on_tensor;
     j->graph_options.ctx = &p;
-    if (!models_build(&j->g, j->a, j->c, &j->graph_options, e) || !describe(j, e)) return false;
+    if (!models_build(&j->g, j->a, j->c, &j->graph_options, e)) return false;
+    if (j->compress && !quantize_program(j->g.program, &j->recipe, is_vocab, &j->compressed, e)) return false;
+    if (!describe(j, e)) return false;
     if (!coreml_verify(j->m, NULL, NULL, e)) return err_where(e, "the program that was built breaks a rule");
     list_weights(j);
     return true;
@@ -153,9 +180,9 @@ static bool commit(job *j, err *e) {
 
 bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e) {
     job j = {.a = arena_new(), .o = o};
-    bool ok = read_options(&j, e) && job_check_places(&j, dir, out, e) && begin(&j, e) && build(&j, e) &&
-              job_write_package(&j, e) && job_write_embedding(&j, e) && job_copy_tokenizer(&j, e) &&
-              job_write_metadata(&j, e) && commit(&j, e);
+    bool ok = read_options(&j, e) && read_recipe(&j, e) && job_check_places(&j, dir, out, e) &&
+              begin(&j, e) && build(&j, e) && job_write_package(&j, e) && job_write_embedding(&j, e) &&
+              job_copy_tokenizer(&j, e) && job_write_metadata(&j, e) && commit(&j, e);
     if (ok && summary) job_summary(&j, summary);
     stage_abort(j.st);
     checkpoint_close(j.c);

@@ -11,6 +11,10 @@ typedef struct {
     const char *state;     /* "split", "fp16"; NULL: split, in precision float16 fp16 */
     int64_t context;       /* 0: 2048 */
     int64_t top_k;         /* -1: 64; 0: logits */
+    const char *quantize;  /* scheme of the weights (quantize/scheme.h); NULL: none */
+    const char *vocab;     /* scheme of embedding and head; "same" (NULL): as the others */
+    const char *recipe;    /* file of rules by name pattern; NULL: none */
+    int64_t group_size;    /* lut schemes: output channels a table; 0: 32 */
     bool overwrite;
     /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written;
      * at first, with a total of 0, the one whose values are being looked at. */

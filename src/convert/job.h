@@ -5,6 +5,7 @@
 #include "convert/convert.h"
 #include "coreml/model.h"
 #include "models/models.h"
+#include "quantize/quantize.h"
 
 #define PACKAGE_NAME   "model.mlpackage"
 #define EMBEDDING_NAME "embed_tokens.bin"
@@ -22,6 +23,9 @@ typedef struct {
     const char *dir, *out; /* without trailing slashes */
     const convert_options *o;
     models_options graph_options;
+    bool compress;
+    quant_recipe recipe;
+    quant_report compressed;
     checkpoint *c;
     models_graph g;
     coreml_model *m;

@@ -1,3 +1,4 @@
+#include "base/map.h"
 #include "convert/job.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,6 +69,30 @@ static void add_notes(const job *j, str *s, models_note_kind kind, const char *t
     arena_free(a);
 }
 
+/* One line a scheme: how many weights, bits, error; and one for each reason why weights stay as they are. */
+static void add_compression(const job *j, str *s) {
+    const quant_report *r = &j->compressed;
+    map *seen = map_new(j->a, 16);
+    for (size_t i = 0; i < r->n; i++) {
+        const quant_result *first = r->weight[i];
+        const char *key = first->why && *first->why ? first->why : first->scheme.name;
+        if (!map_add(seen, key, strlen(key), 0)) continue;
+        uint64_t n = 0, bytes = 0, count = 0;
+        const quant_result *worst = first;
+        for (size_t k = i; k < r->n; k++) {
+            const quant_result *w = r->weight[k];
+            if (strcmp(w->why && *w->why ? w->why : w->scheme.name, key)) continue;
+            n++, bytes += w->bytes, count += (uint64_t)ir_type_count(&w->type);
+            if (w->error > worst->error) worst = w;
+        }
+        str_printf(s, "  %s: %" PRIu64 " weights, %.2f bits each", first->scheme.name, n,
+                   (double)bytes * 8 / (double)count);
+        if (first->why && *first->why) str_printf(s, ": %s (%s%s)", key, first->name, n > 1 ? ", ..." : "");
+        if (!first->why) str_printf(s, ", error up to %.2f %% (%s)", 100 * worst->error, worst->name);
+        str_addc(s, '\n');
+    }
+}
+
 static void add_warnings(const job *j, str *s) {
     if (!j->has_tokenizer)
         str_printf(s, "warning: %s has no tokenizer.json: text needs --tokenizer DIR, or token ids only\n",
@@ -88,6 +113,7 @@ void job_summary(const job *j, str *s) {
     if (o->preset == PRESET_SINGLE) str_printf(s, ", top-k %" PRId64, o->top_k);
     str_addc(s, '\n');
     add_sizes(j, s);
+    add_compression(j, s);
     add_notes(j, s, NOTE_SKIPPED, "tensors skipped", 8);
     add_notes(j, s, NOTE_OVERFLOW, "values that overflow fp16, their tensors are kept fp32", 16);
     add_notes(j, s, NOTE_VANISH, "values that vanish in fp16", 3);

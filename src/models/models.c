@@ -219,6 +219,7 @@ bool models_build(models_graph *out, arena *a, const checkpoint *c, const models
     graph g = {.b = ir_build(out->program, "main", 9, e), .a = a, .ckpt = c, .c = config, .o = o, .out = out};
     g.type = roles(o);
     g.split_all = o->precision == PRECISION_FLOAT32;
+    if (o->fp16_weights) g.type.weight = DT_FP16;
     g.layer = -1;
     g.used = map_new(a, checkpoint_count(c));
     g.scanned = map_new(a, checkpoint_count(c));

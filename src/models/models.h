@@ -11,6 +11,7 @@ typedef enum { PRECISION_MIXED, PRECISION_FLOAT16, PRECISION_FLOAT32 } models_pr
 typedef struct {
     models_preset preset;
     models_precision precision;
+    bool fp16_weights;  /* matrices in fp16 also in float32: what compressed weights decode to */
     bool split_state; /* recurrent state as value + remainder (always on in float32, where every state is
                          split) */
     int64_t context;  /* static KV cache length (chunks), upper bound of K (single) */
