@@ -15,7 +15,60 @@ ir_builder ir_build(ir_program *p, const char *function, int spec, err *e) {
     return b;
 }
 
+static bool failed(const ir_builder *b) {
+    return b->e->code != ERR_NONE;
+}
+
+/* The body's ops in their final order; shared and placed tell about constants, by value id. */
+typedef struct {
+    bool *shared, *placed;
+    ir_op **op;
+    size_t n;
+} final_order;
+
+static void place_constants(final_order *f, ir_value *const *v, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!f->shared[v[i]->id] || f->placed[v[i]->id]) continue;
+        f->placed[v[i]->id] = true;
+        f->op[f->n++] = (ir_op *)v[i]->def;
+    }
+}
+
+static void place_operands(final_order *f, const ir_op *op) {
+    for (int s = 0; s < ir_info(op->code)->n_slot; s++) place_constants(f, op->arg[s].v, op->arg[s].n);
+    for (uint32_t k = 0; k < op->n_block; k++) {
+        for (size_t i = 0; i < op->block[k]->n_op; i++) place_operands(f, op->block[k]->op[i]);
+        place_constants(f, op->block[k]->out, op->block[k]->n_out);
+    }
+}
+
+/* Puts every shared constant before its first use and numbers them in that order. They were made as arguments
+ * of calls, which each compiler evaluates in an order of its own; the program must not depend on that. */
+static void settle_constants(ir_builder *b) {
+    ir_block *body = &b->f->body;
+    size_t n_shared = map_count(b->consts), named = 0;
+    final_order f = {ARENA_ARRAY(b->keys, bool, b->f->n_values), ARENA_ARRAY(b->keys, bool, b->f->n_values),
+                     ARENA_ARRAY(b->keys, ir_op *, body->n_op), 0};
+    const char **name = ARENA_ARRAY(b->keys, const char *, n_shared);
+    for (size_t i = 0; i < n_shared; i++) {
+        f.shared[b->shared[i]->id] = true;
+        name[i] = b->shared[i]->name;
+    }
+    for (size_t i = 0; i < body->n_op; i++) {
+        ir_op *op = body->op[i];
+        if (op->code == OP_const && f.shared[op->out[0]->id]) continue;
+        place_operands(&f, op);
+        f.op[f.n++] = op;
+    }
+    place_constants(&f, b->shared, n_shared); /* outputs, and what nothing uses */
+    for (size_t i = 0; i < f.n; i++) {
+        ir_op *op = body->op[i] = f.op[i];
+        if (op->code == OP_const && f.shared[op->out[0]->id]) op->name = op->out[0]->name = name[named++];
+    }
+}
+
 void ir_build_end(ir_builder *b) {
+    if (!failed(b)) settle_constants(b);
     arena_free(b->scratch);
     arena_free(b->keys);
     b->scratch = b->keys = NULL;
@@ -25,10 +78,6 @@ void ir_build_end(ir_builder *b) {
 /* What calls return after an error: belongs to nothing. */
 static ir_value *harmless(ir_builder *b) {
     return ir_value_new(b->p, b->f, "none", (ir_type){0});
-}
-
-static bool failed(const ir_builder *b) {
-    return b->e->code != ERR_NONE;
 }
 
 static bool take_name(ir_builder *b, const char *name) {
@@ -43,7 +92,8 @@ static const char *fresh_name(ir_builder *b, const char *wish, ir_opcode code) {
     if (wish && take_name(b, wish)) return wish;
     const char *name;
     do {
-        name = arena_printf(b->scratch, "%s_%u", wish ? wish : ir_info(code)->name, b->serial++);
+        name = arena_printf(b->scratch, "%s_%u", wish ? wish : ir_info(code)->name,
+                            code == OP_const && !wish ? b->const_serial++ : b->serial++);
     } while (!take_name(b, name));
     return name;
 }

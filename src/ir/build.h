@@ -21,7 +21,7 @@ typedef struct {
     size_t cap_shared, cap_out;
     arena *scratch, *keys;
     err *e;
-    uint32_t serial;
+    uint32_t serial, const_serial;
 } ir_builder;
 
 ir_builder ir_build(ir_program *p, const char *function, int spec, err *e);

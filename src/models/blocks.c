@@ -72,8 +72,8 @@ ir_value *rope(graph *g, const char *name, ir_value *x) {
                             pair[0]};
     ir_value *turned = b_opv(b, OP_concat, graph_name(g, "rope_swapped"), A_values, swapped, 2, A_axis,
                              b_i32(b, -1), A_interleave, b_bool(b, false), A_NONE);
-    ir_value *y = binary(g, OP_add, name, binary(g, OP_mul, "rope_x_cos", part[0], g->cos),
-                         binary(g, OP_mul, "rope_x_sin", turned, g->sin));
+    ir_value *straight = binary(g, OP_mul, "rope_x_cos", part[0], g->cos);
+    ir_value *y = binary(g, OP_add, name, straight, binary(g, OP_mul, "rope_x_sin", turned, g->sin));
     if (!pass) return y;
     return b_opv(b, OP_concat, graph_name(g, name), A_values, (ir_value *[]){y, part[1]}, 2, A_axis,
                  b_i32(b, -1), A_interleave, b_bool(b, false), A_NONE);
