@@ -100,11 +100,10 @@ static bool split_target(stage *s, const char *target, err *e) {
     s->parent = !slash               ? "."
                 : slash == s->target ? "/"
                                      : arena_strn(s->a, s->target, (size_t)(slash - s->target));
-    if (!*s->name || !strcmp(s->name, ".") || !strcmp(s->name, ".."))
-        return err_set(e, ERR_USAGE, "%s: not a name for an output", target);
     s->staging = arena_printf(s->a, ".%s.millet-new-", s->name);
     s->old = arena_printf(s->a, ".%s.millet-old-", s->name);
-    return true;
+    if (*s->name && strcmp(s->name, ".") && strcmp(s->name, "..")) return true;
+    return err_set(e, ERR_USAGE, "%s: not a name for an output", target);
 }
 
 static bool begin(stage *s, const char *target, err *e) {
@@ -213,8 +212,10 @@ bool stage_commit(stage *s, err *e) {
     pthread_mutex_lock(&open_lock);
     unlist(s);
     errno = no;
-    if (s->gone) ok = err_set(e, ERR_CANCELLED, "%s: cancelled", s->target);
-    else if (!ok) err_errno(e, "%s: can't write", s->target);
+    if (s->gone)
+        ok = err_set(e, ERR_CANCELLED, "%s: cancelled", s->target);
+    else if (!ok)
+        err_errno(e, "%s: can't write", s->target);
     flock(s->parent_fd, LOCK_EX);
     ok = ok && move_in(s, e);
     if (!ok && !s->gone) remove_name(s, s->staging);

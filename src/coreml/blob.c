@@ -68,7 +68,7 @@ bool blob_read(const uint8_t *file, size_t size, uint64_t offset, blob_record *r
 }
 
 const void *blob_tensor(const uint8_t *file, size_t size, uint64_t offset, const ir_type *t, err *e) {
-    blob_record r;
+    blob_record r = {0};
     if (!blob_read(file, size, offset, &r, e)) return NULL;
     int64_t count = ir_type_count(t);
     if (r.dtype != t->dtype) {

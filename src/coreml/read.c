@@ -95,7 +95,7 @@ static bool read_enumerated(reader *r, wire_in *in, coreml_feature *f) {
         f->n_shapes++;
     }
     f->shapes = (const int64_t(*)[IR_MAX_RANK])shape;
-    if (f->no_shape && f->n_shapes) memcpy(f->type.dim, shape[0], sizeof *shape);
+    if (f->no_shape && shape) memcpy(f->type.dim, shape[0], sizeof *shape);
     return read_done(r, &m);
 }
 

@@ -89,7 +89,7 @@ static void put_elements(wire_out *o, const ir_const *c, const void *data) {
     size_t values = wire_begin(o);
     if (field == TENSOR_STRINGS) {
         const ir_string *s = data;
-        for (size_t i = n; i-- > 0;) wire_string(o, 1, s[i].s, s[i].len);
+        for (size_t i = s ? n : 0; i-- > 0;) wire_string(o, 1, s[i].s, s[i].len);
     } else if (n) {
         size_t packed = wire_begin(o);
         if (field == TENSOR_INTS || field == TENSOR_LONGS || field == TENSOR_BOOLS)
