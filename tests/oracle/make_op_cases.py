@@ -280,6 +280,17 @@ for op, fn in {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "real_div":
 case("exp", torch.exp(h.float()).half(), "fp16", x=h)
 case("mul", torch.tensor([math.inf, -math.inf], dtype=torch.float16), "fp16 overflows", x=torch.tensor([300.0, -300.0], dtype=torch.float16), y=torch.tensor([300.0, 300.0], dtype=torch.float16))
 
+# ---- tensors without elements
+z = torch.zeros(0, 3)
+case("matmul", torch.zeros(2, 3), "no terms", x=torch.zeros(2, 0), y=z)
+case("concat", rnd(2, 3) * 0 + 1, "an empty value", values=[z, torch.ones(2, 3)], axis=0, interleave=False)
+case("reduce_sum", torch.zeros(3), "nothing to sum", x=z, axes=[0], keep_dims=False)
+case("softmax", z, "empty", x=z, axis=-1)
+case("gather", z, "no indices", x=rnd(4, 3), indices=torch.zeros(0, dtype=torch.int32), axis=0)
+case("slice_by_index", z, "an empty slice", x=rnd(4, 3), begin=[2, 0], end=[2, 3])
+case("add", z, "empty", x=z, y=torch.ones(1, 3))
+case("linear", torch.zeros(0, 5), "no rows", x=z, weight=const(rnd(5, 3)))
+
 # ---- products
 x, y = rnd(5, 37), rnd(37, 19)
 case("matmul", x @ y, x=x, y=y)
