@@ -127,9 +127,7 @@ static ir_value *append_stacked(graph *g, const char *name, const state_pair *s,
         bounds(g, "cache_end", (ir_value *[]){next, one, B_INTS(b, heads), g->end, B_INTS(b, d)}, 5);
     v = b_op(b, OP_expand_dims, graph_name(g, "cache_entry"), A_x, v, A_axes, B_INTS(b, 0), A_NONE);
     state_update(g, s, v, begin, end);
-    ir_value *all =
-        b_op(b, OP_slice_by_index, graph_name(g, "cache_slice"), A_x, state_read(g, s, g->type.linear),
-             A_begin, B_INTS(b, layer, 0, 0, 0, 0), A_end, end, A_NONE);
+    ir_value *all = state_slice(g, s, B_INTS(b, layer, 0, 0, 0, 0), end, g->type.linear);
     return RESHAPE(g, arena_printf(g->a, "all_%ss", name), all, 1, heads, 1, -1, d);
 }
 

@@ -75,6 +75,9 @@ typedef struct state_pair {
 } state_pair;
 state_pair state_declare(graph *g, const char *name, ir_type t, bool split);
 ir_value *state_read(graph *g, const state_pair *s, ir_dtype d);
+/* A part of it. Each half is sliced before they are joined: the sum of a whole cache would be made for every
+ * layer. */
+ir_value *state_slice(graph *g, const state_pair *s, ir_value *begin, ir_value *end, ir_dtype d);
 void state_write(graph *g, const state_pair *s, ir_value *v);
 /* Writes v at [begin, end) of the state (slice_update). */
 void state_update(graph *g, const state_pair *s, ir_value *v, ir_value *begin, ir_value *end);

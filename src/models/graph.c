@@ -155,11 +155,24 @@ static void halves(graph *g, const state_pair *s, ir_value *v, ir_value **hi, ir
     *lo = cast(g, rest, DT_FP16);
 }
 
+static ir_value *join(graph *g, const state_pair *s, ir_value *hi, ir_value *lo, ir_dtype d) {
+    ir_value *v = cast(g, hi, d);
+    return lo ? binary(g, OP_add, arena_printf(g->a, "%s_joined", s->name), v, cast(g, lo, d)) : v;
+}
+
 ir_value *state_read(graph *g, const state_pair *s, ir_dtype d) {
-    ir_value *v = cast(g, read(g, s->name, s->value), d);
-    if (!s->rest) return v;
-    return binary(g, OP_add, arena_printf(g->a, "%s_joined", s->name), v,
-                  cast(g, read(g, s->rest->name, s->rest), d));
+    ir_value *hi = read(g, s->name, s->value);
+    return join(g, s, hi, s->rest ? read(g, s->rest->name, s->rest) : NULL, d);
+}
+
+static ir_value *read_slice(graph *g, const char *name, ir_value *state, ir_value *begin, ir_value *end) {
+    return b_op(&g->b, OP_slice_by_index, arena_printf(g->a, "%s_slice", name), A_x, read(g, name, state),
+                A_begin, begin, A_end, end, A_NONE);
+}
+
+ir_value *state_slice(graph *g, const state_pair *s, ir_value *begin, ir_value *end, ir_dtype d) {
+    ir_value *hi = read_slice(g, s->name, s->value, begin, end);
+    return join(g, s, hi, s->rest ? read_slice(g, s->rest->name, s->rest, begin, end) : NULL, d);
 }
 
 void state_write(graph *g, const state_pair *s, ir_value *v) {
