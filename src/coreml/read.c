@@ -14,9 +14,9 @@ bool read_bad(reader *r, const wire_in *in, err_code code, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     size_t at = in->bad ? in->bad_at : (size_t)((in->bytes ? in->bytes : in->p) - in->base);
-    const char *f = r->f ? r->f->name : NULL;
-    return err_set(r->e, code, "byte %zu: %s%.100s%s%s%s%s", at, f ? "function " : "", f ? f : "",
-                   f && r->op ? ", op " : "", f && r->op ? r->op : "", f ? ": " : "", text);
+    const char *f = r->f ? r->f->name : NULL, *op = f ? r->op_type : NULL, *name = op ? r->op_name : NULL;
+    return err_set(r->e, code, "byte %zu: %s%.100s%s%.100s%s%.100s%s%s", at, f ? "function " : "", f ? f : "",
+                   op ? ", op " : "", op ? op : "", name ? " " : "", name ? name : "", f ? ": " : "", text);
 }
 
 bool read_done(reader *r, const wire_in *in) {

@@ -17,7 +17,8 @@ typedef struct {
     coreml_files *files;
     ir_program *p;
     ir_function *f;
-    const char *op; /* label of the op that is being read, for errors; NULL outside */
+    const char *op_type,
+        *op_name; /* of the op that is being read, for errors; NULL outside or when it has none */
     read_scope *scope;
     ir_value **value; /* named values of the function, by id */
     size_t cap_value;

@@ -175,9 +175,10 @@ static bool read_const_end(reader *r, const wire_in *m, const ir_value *v) {
 static bool read_op(reader *r, wire_in *in, ir_block *b) {
     wire_in m = wire_message(in);
     op_head h = {0};
-    r->op = NULL;
+    r->op_type = r->op_name = NULL;
     if (!read_op_head(r, m, &h)) return false;
-    r->op = arena_printf(r->scratch, "%.100s%s%.100s", h.type, h.name ? " " : "", h.name ? h.name : "");
+    r->op_type = h.type;
+    r->op_name = h.name;
     ir_opcode code = ir_opcode_by_name(h.type);
     if (!check_op_head(r, &m, &h, code)) return false;
     ir_op *op = ir_add_op(r->p, b, code, h.n_out);
@@ -195,7 +196,7 @@ static bool read_op(reader *r, wire_in *in, ir_block *b) {
     if (code == OP_const && !read_const_end(r, &m, op->out[0])) return false;
     for (uint32_t i = 0; i < n; i++)
         if (!define(r, &m, op->out[i])) return false;
-    r->op = NULL;
+    r->op_type = r->op_name = NULL;
     return true;
 }
 
@@ -223,7 +224,7 @@ static bool read_block_outputs(reader *r, wire_in m, ir_block *b) {
 static bool read_block(reader *r, wire_in *in, ir_block *b) {
     wire_in whole = wire_message(in);
     read_scope scope = {r->scope, NULL};
-    const char *label = r->op;
+    const char *type = r->op_type, *name = r->op_name;
     r->scope = &scope;
     b->in = ARENA_ARRAY(r->a, ir_value *, count_field(whole, BLOCK_INPUT));
     bool ok = true;
@@ -234,7 +235,8 @@ static bool read_block(reader *r, wire_in *in, ir_block *b) {
         if (m.field == BLOCK_OP) ok = read_op(r, &m, b);
     ok = ok && read_done(r, &m) && read_block_outputs(r, whole, b);
     r->scope = scope.up;
-    r->op = label;
+    r->op_type = type;
+    r->op_name = name;
     return ok;
 }
 
