@@ -45,9 +45,9 @@ static bool read_options(job *j, err *e) {
 static bool read_recipe(job *j, err *e) {
     const convert_options *o = j->o;
     quant_recipe *r = &j->recipe;
-    j->compress = o->quantize || o->vocab || o->recipe;
-    if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
     r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
+    j->compress = o->quantize || r->vocab_apart || o->recipe;
+    if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
     if (r->vocab_apart && !quant_scheme_by_name(&r->vocab, o->vocab, e)) return false;
     if (o->group_size < 0)
         return err_set(e, ERR_USAGE, "group size %" PRId64 ": expected 1 or more", o->group_size);
