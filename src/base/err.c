@@ -10,7 +10,7 @@ static void one_line(char *s) {
         if ((unsigned char)*s < 32 || *s == 127) *s = '?';
 }
 
-bool err_set(err *e, err_code code, const char *fmt, ...) {
+bool (err_set)(err *e, err_code code, const char *fmt, ...) {
     if (e->code != ERR_NONE) return false;
     va_list ap;
     va_start(ap, fmt);
@@ -21,7 +21,7 @@ bool err_set(err *e, err_code code, const char *fmt, ...) {
     return false;
 }
 
-bool err_errno(err *e, const char *fmt, ...) {
+bool (err_errno)(err *e, const char *fmt, ...) {
     int no = errno;
     if (e->code != ERR_NONE) return false;
     char what[700];
@@ -32,7 +32,7 @@ bool err_errno(err *e, const char *fmt, ...) {
     return err_set(e, no == ENOMEM ? ERR_MEMORY : ERR_IO, "%s: %s", what, strerror(no));
 }
 
-bool err_where(err *e, const char *fmt, ...) {
+bool (err_where)(err *e, const char *fmt, ...) {
     if (e->code == ERR_NONE) return false;
     char old[sizeof e->msg], where[300];
     memcpy(old, e->msg, sizeof old);
