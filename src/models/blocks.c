@@ -8,9 +8,10 @@ static bool single(const graph *g) {
 
 ir_value *normalize(graph *g, const char *name, ir_value *x, ir_opcode reduce, double eps) {
     ir_builder *b = &g->b;
-    ir_value *wide = cast(g, x, DT_FP32);
-    ir_value *sum = b_op(b, reduce, graph_name(g, name), A_x, unary(g, OP_square, "square", wide), A_axes,
-                         B_INTS(b, -1), A_keep_dims, b_bool(b, true), A_NONE);
+    const char *power = reduce == OP_reduce_mean ? "mean_square" : "sum_square";
+    ir_value *wide = cast(g, x, DT_FP32), *square = unary(g, OP_square, "square", wide);
+    ir_value *sum = b_op(b, reduce, graph_name(g, power), A_x, square, A_axes, B_INTS(b, -1), A_keep_dims,
+                         b_bool(b, true), A_NONE);
     ir_value *scale =
         b_op(b, OP_rsqrt, graph_name(g, "rsqrt"), A_x, sum, A_epsilon, b_f32(b, (float)eps), A_NONE);
     return binary(g, OP_mul, name, wide, scale);
@@ -54,7 +55,9 @@ void rope_tables(graph *g, ir_value *positions) {
     const rope_config *r = &g->c->rope;
     float *f = ARENA_ARRAY(g->a, float, (size_t)r->dims); /* both elements of a pair turn by one angle */
     for (int64_t j = 0; j < r->dims / 2; j++) f[j] = f[j + r->dims / 2] = (float)inverse_frequency(r, j);
-    ir_value *frequency = b_floats(&g->b, DT_FP32, f, IR_TYPE(DT_FP32, 1, r->dims));
+    ir_const *table = ir_const_new(g->a, IR_TYPE(DT_FP32, 1, r->dims), f);
+    table->in_blob = r->dims >= 10;
+    ir_value *frequency = b_const(&g->b, "rope_frequency", table);
     ir_value *column = b_op(&g->b, OP_expand_dims, "position_column", A_x, cast(g, positions, DT_FP32),
                             A_axes, B_INTS(&g->b, 1), A_NONE);
     ir_value *angle = binary(g, OP_mul, "rope_angle", column, frequency);
@@ -101,33 +104,44 @@ static ir_value *bounds(graph *g, const char *name, ir_value *const *v, uint32_t
                  b_bool(&g->b, false), A_NONE);
 }
 
+/* Where this call's keys and values go: [past, past + T) of every layer's state (chunks), or of this layer's
+ * part of the stacked ones (single). */
+static void cache_bounds(graph *g) {
+    ir_builder *b = &g->b;
+    if (!single(g) && g->cache_begin) return;
+    ir_value *zero = B_INTS(b, 0), *one = B_INTS(b, 1), *n = B_INTS(b, (int32_t)g->c->kv_heads);
+    ir_value *width = B_INTS(b, (int32_t)g->c->head_dim);
+    ir_value *begin[5] = {zero, zero, zero, g->past, zero}, *end[5] = {one, one, n, g->end, width};
+    uint32_t skip = !single(g); /* no axis of layers */
+    if (single(g)) {
+        begin[0] = B_INTS(b, (int32_t)g->layer);
+        end[0] = B_INTS(b, (int32_t)g->layer + 1);
+    }
+    const char *begin_name = single(g) ? graph_name(g, "cache_begin") : "cache_begin";
+    const char *end_name = single(g) ? graph_name(g, "cache_end") : "cache_end";
+    g->cache_begin = bounds(g, begin_name, begin + skip, 5 - skip);
+    g->cache_end = bounds(g, end_name, end + skip, 5 - skip);
+}
+
 /* One layer's own state [1,G,context,D]: append at past, give all of it. */
 static ir_value *append_own(graph *g, const char *name, ir_value *v) {
-    const ckpt_config *c = g->c;
-    int32_t heads = (int32_t)c->kv_heads, d = (int32_t)c->head_dim, context = (int32_t)g->o->context;
+    int32_t heads = (int32_t)g->c->kv_heads, d = (int32_t)g->c->head_dim, context = (int32_t)g->o->context;
     const char *state = arena_printf(g->a, "%.1s_%lld", name, (long long)g->layer);
     state_pair s = state_declare(g, state, IR_TYPE(DT_FP16, 1, heads, context, d), g->split_all);
-    ir_value *zero = B_INTS(&g->b, 0);
-    ir_value *begin = bounds(g, "cache_begin", (ir_value *[]){zero, zero, g->past, zero}, 4);
-    ir_value *one = B_INTS(&g->b, 1), *n = B_INTS(&g->b, heads), *width = B_INTS(&g->b, d);
-    state_update(g, &s, v, begin, bounds(g, "cache_end", (ir_value *[]){one, n, g->end, width}, 4));
+    state_update(g, &s, v, g->cache_begin, g->cache_end);
     return RESHAPE(g, arena_printf(g->a, "all_%ss", name), state_read(g, &s, g->type.linear), 1, heads, 1,
                    context, d);
 }
 
 /* The states of all layers stacked, [L,1,G,context,D]: append at [layer, past), give this layer's first K. */
 static ir_value *append_stacked(graph *g, const char *name, const state_pair *s, ir_value *v) {
-    const ckpt_config *c = g->c;
     ir_builder *b = &g->b;
-    int32_t heads = (int32_t)c->kv_heads, d = (int32_t)c->head_dim, layer = (int32_t)g->layer;
-    ir_value *zero = B_INTS(b, 0), *first = B_INTS(b, layer), *next = B_INTS(b, layer + 1),
-             *one = B_INTS(b, 1);
-    ir_value *begin = bounds(g, "cache_begin", (ir_value *[]){first, zero, zero, g->past, zero}, 5);
-    ir_value *end =
-        bounds(g, "cache_end", (ir_value *[]){next, one, B_INTS(b, heads), g->end, B_INTS(b, d)}, 5);
-    v = b_op(b, OP_expand_dims, graph_name(g, "cache_entry"), A_x, v, A_axes, B_INTS(b, 0), A_NONE);
-    state_update(g, s, v, begin, end);
-    ir_value *all = state_slice(g, s, B_INTS(b, layer, 0, 0, 0, 0), end, g->type.linear);
+    int32_t heads = (int32_t)g->c->kv_heads, d = (int32_t)g->c->head_dim, layer = (int32_t)g->layer;
+    const char *entry = graph_name(g, arena_printf(g->a, "%s_entry", name));
+    v = b_op(b, OP_expand_dims, entry, A_x, v, A_axes, B_INTS(b, 0), A_NONE);
+    state_update(g, s, v, g->cache_begin, g->cache_end);
+    ir_value *begin = B_INTS(b, layer, 0, 0, 0, 0);
+    ir_value *all = state_slice(g, s, begin, g->cache_end, g->type.linear);
     return RESHAPE(g, arena_printf(g->a, "all_%ss", name), all, 1, heads, 1, -1, d);
 }
 
@@ -174,6 +188,7 @@ ir_value *attention(graph *g, ir_value *x, const attention_kind *k) {
     q = positioned(g, "query", q_gate[0], k);
     q = binary(g, OP_mul, "query_scaled", q, number(g, g->type.stream, (float)(1 / sqrt((double)d))));
     key = positioned(g, "key", to_heads(g, "key", key, c->kv_heads, d), k);
+    cache_bounds(g);
     ir_value *keys = append(g, "key", key);
     ir_value *values = append(g, "value", to_heads(g, "value", value, c->kv_heads, d));
     ir_value *y = attend(g, cast(g, q, g->type.linear), keys, values);

@@ -31,10 +31,11 @@ typedef struct graph {
     map *scanned;       /* tensors whose values have been looked at, by name; 1: they need fp32 */
     size_t cap_note;
     /* Made once per function: */
-    ir_value *cos, *sin;      /* [T, rope.dims], stream dtype */
-    ir_value *mask;           /* added to the scores: [K] (chunks) or [1,1,1,T,K] (single), stream dtype */
-    ir_value *past, *end;     /* int32 [1]: position of the first token of the call; past + T */
-    struct state_pair *cache; /* single: the stacked keys and values */
+    ir_value *cos, *sin;  /* [T, rope.dims], stream dtype */
+    ir_value *mask;       /* added to the scores: [K] (chunks) or [1,1,1,T,K] (single), stream dtype */
+    ir_value *past, *end; /* int32 [1]: position of the first token of the call; past + T */
+    ir_value *cache_begin, *cache_end; /* bounds of this call's keys and values in their states */
+    struct state_pair *cache;          /* single: the stacked keys and values */
 } graph;
 
 /* --- graph.c: names, numbers, constants, states

@@ -58,7 +58,7 @@ static ir_value *embed_tied(graph *g, const head_weights *w, ir_value *ids) {
     ir_value *x = NULL;
     for (int64_t i = 0; i < w->n_part; i++) {
         int32_t first = (int32_t)(i * HEAD_ROWS), rows = (int32_t)b_type(b, w->part[i]).dim[0];
-        ir_value *local = binary(g, OP_sub, "embed_local_id", ids, b_i32(b, first));
+        ir_value *local = i ? binary(g, OP_sub, "embed_local_id", ids, b_i32(b, first)) : ids;
         local = binary(g, OP_minimum, "embed_below_end", local, b_i32(b, rows - 1));
         local = binary(g, OP_maximum, "embed_row", local, b_i32(b, 0));
         ir_value *here = gather_rows(g, "embed_part", w->part[i], local);
