@@ -107,7 +107,7 @@ static bool einsum_term(ref_eval *v, contraction *c, const char *s, size_t n, co
 
 static bool einsum_parse(ref_eval *v, contraction *c, const char *equation, const ref_tensor *x,
                          const ref_tensor *y) {
-    char text[64];
+    char text[64] = {0};
     size_t n = 0;
     for (const char *s = equation; *s; s++) {
         if (*s == ' ') continue;

@@ -207,7 +207,7 @@ static int32_t *read_mask(ref_eval *v, const ref_tensor *t, int64_t n) {
         return mask;
     }
     if (!t->konst || (size_t)ref_count(t) < num_packed_size((size_t)n, 1)) {
-        ev_fail(v, "mask must be a constant bit stream");
+        ev_error(v, "mask must be a constant bit stream");
         return NULL;
     }
     for (int64_t i = 0; i < n; i++) mask[i] = ((const uint8_t *)t->konst->data)[i / 8] >> (i % 8) & 1;

@@ -19,13 +19,13 @@ struct ev_temp {
     ref_buf *buf;
 };
 
-bool ev_fail(ref_eval *v, const char *fmt, ...) {
+void ev_error(ref_eval *v, const char *fmt, ...) {
     char text[400];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return err_set(v->e, ERR_INVALID, "%s", text);
+    err_set(v->e, ERR_INVALID, "%s", text);
 }
 
 const ref_tensor *ev_value(ref_eval *v, const ir_value *x) {
@@ -49,7 +49,7 @@ void *ev_temp(ref_eval *v, int64_t n) {
 const ref_cell *ev_cells(ref_eval *v, const ref_tensor *t) {
     if (t->cell) return t->cell;
     if (!t->konst) {
-        ev_fail(v, "an operand has no value here");
+        ev_error(v, "an operand has no value here");
         return NULL;
     }
     if (!ref_dtype_ok(t->type.dtype)) {
@@ -148,7 +148,7 @@ const int64_t *ev_list(ref_eval *v, ir_operand name, size_t *n) {
 int ev_axis(ref_eval *v, ir_operand name, int64_t fallback, int rank) {
     int64_t axis = ev_int(v, name, fallback);
     if (ir_axis(&axis, rank)) return (int)axis;
-    ev_fail(v, "%s %lld is out of range for rank %d", ir_operand_name(name), (long long)axis, rank);
+    ev_error(v, "%s %lld is out of range for rank %d", ir_operand_name(name), (long long)axis, rank);
     return -1;
 }
 
@@ -156,7 +156,7 @@ bool ev_axes(ref_eval *v, ir_operand name, int rank, uint32_t *set) {
     size_t n;
     const int64_t *axes = ev_list(v, name, &n);
     *set = axes ? 0 : (1u << rank) - 1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; axes && i < n; i++) {
         int64_t axis = axes[i];
         if (!ir_axis(&axis, rank))
             return ev_fail(v, "%s %lld is out of range for rank %d", ir_operand_name(name), (long long)axis,

@@ -43,7 +43,9 @@ typedef struct {
 } ref_op_row;
 const ref_op_row *ref_op_row_of(ir_opcode code); /* fn is NULL for ops that have no body */
 
-bool ev_fail(ref_eval *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void ev_error(ref_eval *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Sets the error and is false. (A macro, so that analysers see that.) */
+#define ev_fail(v, ...) (ev_error(v, __VA_ARGS__), false)
 const ref_tensor *ev_in(ref_eval *v, ir_operand name); /* NULL when absent */
 const ref_tensor *ev_value(ref_eval *v, const ir_value *x);
 /* The operand's cells, expanded when packed; NULL with e set when that fails. They live until the op ends. */

@@ -5,7 +5,7 @@ int64_t ev_index(ref_eval *v, int64_t index, int64_t n, bool validate) {
     int64_t at = index < 0 ? index + n : index;
     if (at >= 0 && at < n) return at;
     if (validate) {
-        ev_fail(v, "index %lld is out of range for %lld elements", (long long)index, (long long)n);
+        ev_error(v, "index %lld is out of range for %lld elements", (long long)index, (long long)n);
         return -1;
     }
     return at < 0 ? 0 : n - 1;

@@ -118,6 +118,7 @@ bool ev_batch_norm(ref_eval *v) {
     if (!x || !parameter(v, A_mean, channels, &mean) || !parameter(v, A_variance, channels, &var) ||
         !parameter(v, A_gamma, channels, &gamma) || !parameter(v, A_beta, channels, &beta) || !ev_new(v, 0))
         return false;
+    if (!mean || !var) return ev_fail(v, "mean and variance are missing");
     float eps = ev_float(v, A_epsilon, 1e-5f), *o = ref_floats(&v->out[0]);
     for (int64_t i = 0, n = ref_count(t); i < n; i++) {
         int64_t c = i / inner % channels;

@@ -1,5 +1,6 @@
 #include "base/num.h"
 #include "reference/ops.h"
+#include "reference/walk.h"
 #include <math.h>
 #include <string.h>
 
@@ -127,11 +128,10 @@ bool ev_softplus_parametric(ref_eval *v) {
     if (t->type.rank < 2 || ref_count(ta) != t->type.dim[1] || ref_count(tb) != t->type.dim[1])
         return ev_fail(v, "alpha and beta must have one value a channel");
     float *y = ref_floats(&v->out[0]);
-    int64_t inner = ref_count(t) ? ref_count(t) / t->type.dim[0] / t->type.dim[1] : 0;
-    for (int64_t i = 0, n = ref_count(t); i < n; i++) {
-        int64_t c = i / inner % t->type.dim[1];
-        y[i] = alpha[c] * softplus(beta[c] * x[i]);
-    }
+    int64_t channels = t->type.dim[1], inner = ref_inner(&t->type, 1);
+    for (int64_t r = 0; r < t->type.dim[0] * channels; r++)
+        for (int64_t i = r * inner; i < (r + 1) * inner; i++)
+            y[i] = alpha[r % channels] * softplus(beta[r % channels] * x[i]);
     return true;
 }
 

@@ -45,7 +45,7 @@ void ref_strides(const ir_type *t, int64_t *s) {
 }
 
 void ref_broadcast_strides(const ir_type *t, const ir_type *out, int64_t *s) {
-    int64_t own[IR_MAX_RANK];
+    int64_t own[IR_MAX_RANK] = {0};
     ref_strides(t, own);
     int shift = out->rank - t->rank;
     for (int d = 0; d < out->rank; d++)
