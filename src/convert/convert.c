@@ -47,7 +47,6 @@ static bool read_recipe(job *j, err *e) {
     quant_recipe *r = &j->recipe;
     r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
     j->compress = o->quantize || r->vocab_apart || o->recipe;
-    j->compress = o->quantize || r->vocab_apart || o->recipe;
     if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
     if (r->vocab_apart && !quant_scheme_by_name(&r->vocab, o->vocab, e)) return false;
     if (o->group_size < 0)
