@@ -20,16 +20,20 @@ static inline bytes proto_varint(uint64_t v) {
     return (bytes){arena_copy(proto_arena, b, n), n};
 }
 
-static inline bytes proto_join(const bytes *part, size_t n) {
-    size_t len = 0, at = 0;
-    for (size_t i = 0; i < n; i++) len += part[i].n;
+/* part[] ends with PROTO_END. */
+static inline bytes proto_join(const bytes *part) {
+    size_t len = 0, n = 0, at = 0;
+    while (part[n].n != SIZE_MAX) len += part[n++].n;
     uint8_t *p = arena_alloc(proto_arena, len + 1);
     for (size_t i = 0; i < n; at += part[i++].n)
         if (part[i].n) memcpy(p + at, part[i].p, part[i].n);
     return (bytes){p, len};
 }
 
-#define P(...) proto_join((const bytes[]){__VA_ARGS__}, sizeof((const bytes[]){__VA_ARGS__}) / sizeof(bytes))
+/* The arguments stand here once: twice, in macros nested this deep, would be thousands of times. */
+#define PROTO_END                                                                                            \
+    { NULL, SIZE_MAX }
+#define P(...) proto_join((const bytes[]){__VA_ARGS__, PROTO_END})
 
 static inline bytes proto_tag(uint32_t field, int type) {
     return proto_varint((uint64_t)field << 3 | (unsigned)type);

@@ -266,18 +266,19 @@ static void long_lists(void **state) {
     (void)state;
     double start = seconds();
     size_t n = 60000;
-    bytes *part = arena_array(proto_arena, n, sizeof *part);
+    bytes *part = arena_array(proto_arena, n + 1, sizeof *part);
+    part[n] = (bytes)PROTO_END;
     char name[32];
     for (size_t i = 0; i < n; i++) {
         snprintf(name, sizeof name, "f%zu", i);
         part[i] = ENTRY(2, name, S(2, "CoreML8"), ENTRY(3, "CoreML8", NIL));
     }
-    coreml_close(open_ok(P(I(1, 9), M(2, DESC), M(502, I(1, 1), proto_join(part, n)))));
+    coreml_close(open_ok(P(I(1, 9), M(2, DESC), M(502, I(1, 1), proto_join(part)))));
     for (size_t i = 0; i < n; i++) {
         snprintf(name, sizeof name, "x%zu", i);
         part[i] = NAMED(1, arena_str(proto_arena, name), TENSOR(F32, 0, NIL));
     }
-    coreml_close(open_ok(MODEL(proto_join(part, n), DESC, S(2, "x7"))));
+    coreml_close(open_ok(MODEL(proto_join(part), DESC, S(2, "x7"))));
     assert_true(seconds() - start < 10);
 }
 
