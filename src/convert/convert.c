@@ -138,7 +138,6 @@ static void list_weights(job *j) {
     if (!t) return;
     j->embedding_bytes = (uint64_t)ir_type_count(&t->type) * (strcmp(j->g.input_dtype, "fp32") ? 2 : 4);
     j->total_bytes += j->embedding_bytes;
-    j->parameters += (uint64_t)ir_type_count(&t->type);
     j->weight = arena_grow(j->a, j->weight, j->n_weight, &cap, j->n_weight + 1, sizeof *j->weight);
     j->weight[j->n_weight++] = (job_weight){t->name, j->total_bytes};
 }

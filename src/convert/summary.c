@@ -1,5 +1,6 @@
 #include "base/map.h"
 #include "convert/job.h"
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,9 @@ static void add_file(str *s, const char *name, uint64_t bytes) {
 
 static void add_sizes(const job *j, str *s) {
     add_file(s, PACKAGE_NAME, j->weight_file_bytes);
+    double weights = (double)j->parameters;
     str_printf(s, "%.2f bits per weight over %.1f million weights\n",
-               j->parameters ? (double)(j->weight_file_bytes + j->embedding_bytes) * 8 / (double)j->parameters
-                             : 0.0,
-               (double)j->parameters / 1e6);
+               weights > 0 ? (double)j->weight_file_bytes * 8 / weights : 0.0, weights / 1e6);
     const st_tensor *t = j->g.embedding;
     if (t) {
         add_file(s, EMBEDDING_NAME, j->embedding_bytes);
@@ -85,7 +85,7 @@ static void add_compression(const job *j, str *s) {
             n++, bytes += w->bytes, count += (uint64_t)ir_type_count(&w->type);
             if (w->error > worst->error) worst = w;
         }
-        str_printf(s, "  %s: %" PRIu64 " weights, %.2f bits each", first->scheme.name, n,
+        str_printf(s, "  %s: %" PRIu64 " weight%s, %.2f bits each", first->scheme.name, n, n == 1 ? "" : "s",
                    (double)bytes * 8 / (double)count);
         if (first->why && *first->why) str_printf(s, ": %s (%s%s)", key, first->name, n > 1 ? ", ..." : "");
         if (!first->why) str_printf(s, ", error up to %.2f %% (%s)", 100 * worst->error, worst->name);
@@ -93,10 +93,20 @@ static void add_compression(const job *j, str *s) {
     }
 }
 
+static bool matches(const quant_report *r, const char *pattern) {
+    for (size_t i = 0; i < r->n; i++)
+        if (!fnmatch(pattern, r->weight[i]->name, 0)) return true;
+    return false;
+}
+
 static void add_warnings(const job *j, str *s) {
     if (!j->has_tokenizer)
         str_printf(s, "warning: %s has no tokenizer.json: text needs --tokenizer DIR, or token ids only\n",
                    j->dir);
+    for (size_t i = 0; i < j->recipe.n_rule; i++)
+        if (!matches(&j->compressed, j->recipe.rule[i].pattern))
+            str_printf(s, "warning: %s: rule %zu: no weight that can be compressed is called %s\n",
+                       j->o->recipe, i + 1, j->recipe.rule[i].pattern);
     for (size_t i = 0; i < j->g.n_note; i++)
         if (j->g.note[i].kind == NOTE_WARNING)
             str_printf(s, "warning: %s: %s\n", j->g.note[i].tensor, j->g.note[i].what);
@@ -105,8 +115,8 @@ static void add_warnings(const job *j, str *s) {
 void job_summary(const job *j, str *s) {
     const ckpt_config *c = checkpoint_config(j->c);
     const models_options *o = &j->graph_options;
-    str_printf(s, "%s: %s (%s), %" PRId64 " layers, vocabulary of %" PRId64 "\n", j->out, c->name,
-               c->family->name, c->layers, c->vocab);
+    str_printf(s, "%s: %s (%s), %" PRId64 " layer%s, vocabulary of %" PRId64 "\n", j->out, c->name,
+               c->family->name, c->layers, c->layers == 1 ? "" : "s", c->vocab);
     str_printf(s, "  preset %s, precision %s", job_preset_name(j), job_precision_name(j));
     if (o->preset == PRESET_CHUNKS) str_printf(s, ", state %s", job_state_name(j));
     str_printf(s, ", context %" PRId64, o->context);

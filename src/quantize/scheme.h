@@ -19,7 +19,7 @@ bool quant_scheme_by_name(quant_scheme *s, const char *name, err *e);
 
 typedef struct {
     const char
-        *pattern; /* shell pattern over the constant's name, as fnmatch(): "layers_*_mlp_down_proj_weight" */
+        *pattern; /* shell pattern over the constant's name, as fnmatch(): "layer_*_mlp_down_proj_weight" */
     quant_scheme scheme;
 } quant_rule;
 

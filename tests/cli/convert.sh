@@ -109,6 +109,11 @@ expect 0 '' convert cache -o place/x -q
 [ -f place/x/Tokenizer/tokenizer.json ] && [ ! -L place/x/Tokenizer/tokenizer.json ] || fail "a link was not followed"
 rm -r place/x
 
+# --- a rule that decides nothing is a likely slip ---
+echo '{"rules": [{"match": "*mlp_up*", "scheme": "w8"}, {"match": "no_such*", "scheme": "w8"}]}' >recipe
+expect 0 'warning: recipe: rule 2: no weight that can be compressed is called no_such\*$' \
+    convert "$model" -o place/a --overwrite -q --recipe recipe
+
 # --- progress goes to stderr, and only when asked for ---
 convert "$model" -o place/a --overwrite --progress >stdout 2>stderr || fail "--progress: $(cat stderr)"
 grep -q '^100 %' stderr || fail "--progress: $(cat stderr)"
