@@ -143,7 +143,8 @@ static void add_model(str *out, arena *a, const coreml_model *m) {
     for (size_t i = 0; i < m->n_func; i++) add_function(out, a, m, &m->func[i]);
     if (m->program) add_weights(out, a, m->program);
     for (size_t i = 0; i < m->n_part; i++) {
-        str_printf(out, "\npart %zu of %zu: %s\n", i + 1, m->n_part, m->part_name[i]);
+        const char *name = m->part_name[i];
+        str_printf(out, "\npart %zu of %zu%s%s\n", i + 1, m->n_part, *name ? ": " : "", name);
         add_model(out, a, m->part[i]);
     }
 }
@@ -342,14 +343,16 @@ static int verify(str *out, const coreml_package *p, bool json) {
     if (json)
         str_adds(out, "]}\n");
     else
-        str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count, v.count == 1 ? "" : "s");
+        str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count,
+                   v.count == 1 ? "" : "s");
     return v.count ? CLI_FAILED : CLI_OK;
 }
 
 static void list_ops(str *out, const coreml_model *m) {
     if (m->program) ir_print_program(out, m->program);
     for (size_t i = 0; i < m->n_part; i++) {
-        str_printf(out, "// part %zu: %s\n", i + 1, m->part_name[i]);
+        const char *name = m->part_name[i];
+        str_printf(out, "// part %zu%s%s\n", i + 1, *name ? ": " : "", name);
         list_ops(out, m->part[i]);
     }
 }

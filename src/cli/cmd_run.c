@@ -57,8 +57,8 @@ static void print_json(const lm *m, const generate_result *r, double load) {
 static void print_speed(const generate_result *r, double load) {
     if (r->text.len && r->text.s[r->text.len - 1] != '\n') cli_out("\n", 1);
     cli_flush();
-    fprintf(stderr, "loaded in %.2f s; prompt: %zu tokens, %.1f tokens/s", load, r->prompt_tokens,
-            rate(r->prompt_tokens, r->prompt_seconds));
+    fprintf(stderr, "loaded in %.2f s; prompt: %zu token%s, %.1f tokens/s", load, r->prompt_tokens,
+            r->prompt_tokens == 1 ? "" : "s", rate(r->prompt_tokens, r->prompt_seconds));
     if (decoded(r))
         fprintf(stderr, "; decode: %zu tokens, %.1f tokens/s", r->n_ids, rate(decoded(r), r->decode_seconds));
     fprintf(stderr, " (%s)\n", generate_finish_name(r->finish));

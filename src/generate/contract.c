@@ -243,7 +243,10 @@ bool contract_locate(contract_paths *p, arena *a, const char *path, const char *
         if (!p->package)
             return err_set(
                 e, ERR_IO,
-                "%s: neither a package (Manifest.json) nor an artifact directory (model.mlpackage)", path);
+                "%s: neither a package (Manifest.json) nor an artifact directory (model.mlpackage)%s", path,
+                beside(a, dir, "config.json", NULL)
+                    ? ", but a checkpoint: millet convert makes a package of it"
+                    : "");
     }
     p->table = beside(a, dir, "embed_tokens.bin", NULL);
     p->metadata = beside(a, dir, "metadata.json", NULL);

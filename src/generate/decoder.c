@@ -170,8 +170,8 @@ bool decoder_check(const decoder *d, const int32_t *ids, size_t n, err *e) {
     if (!n) return err_set(e, ERR_USAGE, "no tokens");
     if (n > (uint64_t)(d->m->form.context - d->position))
         return err_set(e, ERR_LIMIT,
-                       "%" PRId64 " + %zu tokens do not fit the context of %" PRId64 " positions",
-                       d->position, n, d->m->form.context);
+                       "%zu tokens do not fit: %" PRId64 " of the context's %" PRId64 " positions are free",
+                       n, d->m->form.context - d->position, d->m->form.context);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (d->m->vocab && ids[i] >= d->m->vocab))
             return err_set(e, ERR_USAGE,

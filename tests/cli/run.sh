@@ -54,6 +54,7 @@ expect 1 "/nowhere: No such file" "$millet" run "$out" --raw-ids /nowhere
 expect 1 "fit the context of 2048 positions: ask for at most 2046" "$millet" run "$out" --raw-ids "$work/array" --max-new-tokens 2047
 expect 1 "no such package" "$millet" run /nowhere --prompt x
 expect 1 "neither a package" "$millet" run "$work" --prompt x
+expect 1 "but a checkpoint: millet convert" "$millet" run "$MILLET_SOURCE/models/tiny-qwen3.5" --prompt x
 expect 2 "not UTF-8" "$millet" run "$out" --prompt $'a\xff'
 printf 'a\xff' >"$work/latin"
 expect 1 "not UTF-8 at byte 1" "$millet" run "$out" --prompt-file "$work/latin"
