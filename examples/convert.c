@@ -5,8 +5,9 @@
 static bool progress(void *ctx, const char *tensor, uint64_t done, uint64_t total, uint64_t done_tensors,
                      uint64_t tensors) {
     (void)ctx, (void)tensor;
-    fprintf(stderr, "\r%3.0f %% (%llu of %llu tensors)", total ? 100.0 * (double)done / (double)total : 100.0,
-            (unsigned long long)done_tensors, (unsigned long long)tensors);
+    if (total) /* 0 while the graph is built */
+        fprintf(stderr, "\r%3.0f %% (%llu of %llu tensors)", 100.0 * (double)done / (double)total,
+                (unsigned long long)done_tensors, (unsigned long long)tensors);
     return true; /* false would cancel and leave the output as it was */
 }
 

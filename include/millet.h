@@ -10,7 +10,7 @@
  *
  *     int main(void) {
  *         millet_error e;
- *         millet_lm *lm = millet_lm_open("tiny.millet", NULL, &e); // what `millet convert` made
+ *         millet_lm *lm = millet_lm_open("out/tiny", NULL, &e); // what `millet convert` made
  *         millet_generate_options o = {.size = sizeof o, .max_new_tokens = 100, .on_token = print};
  *         bool ok = lm && millet_generate(lm, "Once upon a time", &o, NULL, &e);
  *         if (!ok) fprintf(stderr, "%s\n", e.message);
@@ -269,7 +269,8 @@ typedef struct {
     int64_t context;       /* 0: 2048 */
     int64_t top_k;         /* 0: 64; negative: the package returns logits */
     bool overwrite;        /* replace an existing output; the old one stays complete until the new one is */
-    /* Called now and then; false cancels: MILLET_CANCELLED, and the output is as it was before. */
+    /* Called now and then, with totals of 0 until the graph is built; false cancels: MILLET_CANCELLED, and
+     * the output is as it was before. */
     bool (*progress)(void *ctx, const char *tensor, uint64_t done_bytes, uint64_t total_bytes,
                      uint64_t done_tensors, uint64_t tensors);
     void *ctx;
