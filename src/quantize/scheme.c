@@ -40,7 +40,10 @@ static bool read_rule(quant_rule *r, arena *a, const json *j, size_t number, err
 bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, err *e) {
     const json *j = json_parse_file(a, path, e), *rules = json_get_kind(j, "rules", JSON_ARRAY);
     if (!j) return false;
-    if (!rules || j->len != 1) return err_set(e, ERR_FORMAT, "%s: expected {\"rules\": [...]}", path);
+    if (!rules) return err_set(e, ERR_FORMAT, "%s: expected {\"rules\": [...]}", path);
+    JSON_EACH(m, j) {
+        if (m != rules) return err_set(e, ERR_FORMAT, "%s: unknown key \"%.50s\"", path, m->key);
+    }
     quant_rule *rule = ARENA_ARRAY(a, quant_rule, rules->len);
     size_t n = 0;
     JSON_EACH(item, rules) {

@@ -113,6 +113,8 @@ rm -r place/x
 echo '{"rules": [{"match": "*mlp_up*", "scheme": "w8"}, {"match": "no_such*", "scheme": "w8"}]}' >recipe
 expect 0 'warning: recipe: rule 2: no weight that can be compressed is called no_such\*$' \
     convert "$model" -o place/a --overwrite -q --recipe recipe
+echo '{"rules": [], "scheme": "w8"}' >recipe
+expect 1 'recipe: unknown key "scheme"' convert "$model" -o place/x --recipe recipe
 
 # --- progress goes to stderr, and only when asked for ---
 convert "$model" -o place/a --overwrite --progress >stdout 2>stderr || fail "--progress: $(cat stderr)"
