@@ -1,5 +1,5 @@
 # A thin face over the CMake presets (CMakePresets.json).
-#   make            build/millet                    make test     everything that CI runs, release build
+#   make            build/millet                    make test     all tests, release build
 #   make demo       convert the small model, talk   make sanitize the tests under ASan + UBSan
 #   make install    PREFIX=/usr/local DESTDIR=      make check    formatting, static analysis, gcc and clang
 #   make coverage   line coverage of the tests      make fuzz     libFuzzer, FUZZ_SECONDS=600 a target
