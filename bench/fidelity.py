@@ -40,6 +40,36 @@ def truth(checkpoint, ids):
         return model(torch.tensor([ids])).logits[0].numpy()
 
 
+def recurrence(steps=2000, dk=64, dv=64, log_decay=-1e-4, beta=0.05):
+    """The delta rule alone (facts of gated DeltaNet: decay, recall, write, read) with a memory that hardly fades: the
+    state is stored each step as fp16, as fp16 value and remainder, or as fp32; float64 is the truth. Relative rms
+    error of the readout at the windows' ends."""
+    rng = np.random.default_rng(0)
+    store = {
+        "float64": lambda s: s,
+        "float32": lambda s: s.astype(np.float32).astype(np.float64),
+        "split": lambda s: (hi := s.astype(np.float16).astype(np.float64)) + (s - hi).astype(np.float16),
+        "fp16": lambda s: s.astype(np.float16).astype(np.float64),
+    }
+    state = {k: np.zeros((dk, dv)) for k in store}
+    unit = lambda v: v / np.linalg.norm(v)
+    read = {k: [] for k in store}
+    for _ in range(steps):
+        q, k, v = unit(rng.standard_normal(dk)), unit(rng.standard_normal(dk)), rng.standard_normal(dv)
+        for name, keep in store.items():
+            s = state[name] * np.exp(log_decay)
+            s = s + np.outer(k, beta * (v - s.T @ k))
+            state[name] = keep(s)
+            read[name].append(state[name].T @ q)
+    want = np.array(read["float64"])
+    print(f"delta rule alone, log decay {log_decay:g}, beta {beta:g}, relative error of the readout")
+    print("| state | " + " | ".join(f"{a}-{b}" for a, b in WINDOWS) + " |")
+    for name in ("float32", "split", "fp16"):
+        d = np.array(read[name]) - want
+        e = [np.sqrt((d[a:b] ** 2).mean() / (want[a:b] ** 2).mean()) for a, b in WINDOWS]
+        print(f"| {name} | " + " | ".join(f"{x:.1e}" for x in e) + " |")
+
+
 def main(millet, checkpoint, oracle_path):
     ids = sequence(json.load(open(oracle_path)))
     want = truth(checkpoint, ids)
@@ -65,4 +95,5 @@ def main(millet, checkpoint, oracle_path):
 
 
 if __name__ == "__main__":
+    recurrence()
     main(*sys.argv[1:4])

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE /* getline */
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    const tokenizer *t;
+    tokenizer *t;
     arena *a;        /* emptied after each line */
     token_list ids;  /* of the line */
     str text, piece; /* the answer, and a part of it */
@@ -77,17 +78,27 @@ static bool convert_lines(converter *c, bool decode, err *e) {
     return ok;
 }
 
+/* DIR itself, or the directory of that name in an artifact. */
+static tokenizer *load(arena *a, const char *dir, err *e) {
+    const char *inside = arena_printf(a, "%s/Tokenizer", dir);
+    bool here = file_exists(arena_printf(a, "%s/tokenizer.json", dir)) || !file_is_dir(inside);
+    return tokenizer_load(here ? dir : inside, e);
+}
+
 int cmd_tokenize(const cli_args *a) {
     if (!cli_flag(a, "json-lines")) return cli_usage(a, "--json-lines is missing");
     err e = {0};
-    tokenizer *t = tokenizer_load(cli_arg(a, "DIR"), &e);
-    if (!t) return cli_fail(&e);
-    converter c = {.t = t, .a = arena_new()};
+    converter c = {.a = arena_new()};
+    c.t = load(c.a, cli_arg(a, "DIR"), &e);
+    if (!c.t) {
+        arena_free(c.a);
+        return cli_fail(&e);
+    }
     bool ok = convert_lines(&c, cli_flag(a, "decode"), &e);
     str_free(&c.text);
     str_free(&c.piece);
     token_list_free(&c.ids);
     arena_free(c.a);
-    tokenizer_free(t);
+    tokenizer_free(c.t);
     return ok ? CLI_OK : cli_fail(&e);
 }

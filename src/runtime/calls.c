@@ -150,7 +150,7 @@ static bool make_input(job *j, const char *function, const char *name, const cha
     const st_tensor *t = st_find(j->in, key);
     const coreml_feature *f = described(rt_model_coreml(j->m), function, name);
     if (!t) return err_set(e, ERR_USAGE, "%s: there is no tensor %s for input %s", j->o->inputs, key, name);
-    if (!f) return err_set(e, ERR_USAGE, "the function has no input %s", name);
+    if (!f) return err_set(e, ERR_USAGE, "%s: there is no input %s", rt_model_path(j->m), name);
     if (!convert(j, t, (ir_dtype)f->type.dtype, out, e)) return false;
     out->name = name;
     return true;

@@ -59,7 +59,7 @@ bool rt_check_inputs(const coreml_function *f, const rt_tensor *in, size_t n, er
     for (size_t i = 0; i < n; i++) {
         bool known = false;
         for (size_t k = 0; k < f->n_in; k++) known |= !strcmp(f->in[k].name, in[i].name);
-        if (!known) return err_set(e, ERR_USAGE, "function %s has no input %s", f->name, in[i].name);
+        if (!known) return err_set(e, ERR_USAGE, "there is no input %s", in[i].name);
     }
     for (size_t i = 0; i < f->n_in; i++) {
         const coreml_feature *d = &f->in[i];

@@ -330,7 +330,7 @@ static bool give_results(run *r, const coreml_function *desc, err *e) {
         if (!give_tensor(r, i, desc->out[i].name, t, e)) return false;
     }
     for (size_t i = 0; i < c->n_values; i++) {
-        if (!r->value[i].t.cell) return err_set(e, ERR_USAGE, "the function has no value %s", c->values[i]);
+        if (!r->value[i].t.cell) return err_set(e, ERR_USAGE, "there is no value %s", c->values[i]);
         if (!give_tensor(r, desc->n_out + i, c->values[i], &r->value[i].t, e)) return false;
     }
     c->n_out = desc->n_out;
@@ -349,6 +349,7 @@ bool rt_run(rt_session *s, rt_call *c, err *e) {
     bool ok = take_inputs(&r, fn->desc, e) && run_part(&r, &s->m->root, fn->desc->name, e) &&
               give_results(&r, fn->desc, e);
     if (!ok) drop_results(s);
+    if (!ok && e->code == ERR_USAGE) err_where(e, "%s: function %s", rt_model_path(s->m), fn->desc->name);
     if (!ok && r.begun) rt_state_reset(s);
     for (size_t i = 0; i < r.n_pool; i++) ref_tensor_drop(&r.pool[i].t);
     for (size_t i = 0; i < c->n_values; i++) ref_tensor_drop(&r.value[i].t);
