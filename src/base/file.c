@@ -15,7 +15,7 @@ static const uint8_t empty[1];
 
 bool file_open_map(file_map *m, const char *path, err *e) {
     *m = (file_map){empty, 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe without a writer must not block */
     if (fd < 0) return err_errno(e, "%s", path);
     struct stat st;
     bool ok = true;
@@ -79,7 +79,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 bool file_remove_tree(const char *path, err *e) {
     struct stat st;
     if (lstat(path, &st)) return errno == ENOENT || err_errno(e, "%s", path);
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS)) return err_errno(e, "%s: can't remove", path);
+    if (nftw(path, remove_one, 1, FTW_DEPTH | FTW_PHYS)) return err_errno(e, "%s: can't remove", path);
     return true;
 }
 

@@ -148,7 +148,8 @@ static bool sync_file(int dir, const char *name, mode_t kind) {
     if (fd < 0) return false;
     bool ok = true;
     if (S_ISDIR(kind)) {
-        DIR *d = fdopendir(dup(fd));
+        int copy = dup(fd);
+        DIR *d = copy < 0 ? NULL : fdopendir(copy);
         ok = d != NULL;
         struct stat st;
         for (struct dirent *f; ok && (f = readdir(d));) {

@@ -87,6 +87,12 @@ broken 'gpt9' "sed -i 's/\"qwen3_5\"/\"gpt9\"/' config.json"
 broken 'shape' "sed -i 's/\"intermediate_size\": [0-9]*/\"intermediate_size\": 640/' config.json"
 broken 'hidden_size' "sed -i 's/\"hidden_size\": [0-9]*/\"hidden_size\": -5/' config.json"
 
+broken 'tokenizer.json: not a regular file' 'rm tokenizer.json && mkfifo tokenizer.json'
+broken 'generation_config.json: holds array' 'echo "[]" >generation_config.json'
+limited() { (ulimit -f 100 && "$millet" convert "$@"); }
+expect 1 'weight.bin: can.t write: File too large' limited "$model" -o place/x
+left a b
+
 # --- no tokenizer is a warning; options that make no sense together ---
 rm -rf ckpt && mkdir ckpt && cp "$model"/config.json "$model"/*.safetensors* ckpt
 expect 0 'warning: ckpt has no tokenizer.json' convert ckpt -o place/a --overwrite

@@ -49,6 +49,17 @@ static void a_dropped_file_leaves_the_old_one(void **state) {
     file_unmap(&m);
 }
 
+static void a_pipe_without_a_writer_does_not_block(void **state) {
+    (void)state;
+    err e = {0};
+    file_map m;
+    assert_false(mkfifo(in_dir("pipe"), 0600));
+    alarm(20);
+    assert_false(file_open_map(&m, in_dir("pipe"), &e));
+    alarm(0);
+    assert_non_null(strstr(e.msg, "not a regular file"));
+}
+
 static void a_device_is_not_replaced(void **state) {
     (void)state;
     err e = {0};
@@ -76,6 +87,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_become_one_file),
         cmocka_unit_test(a_dropped_file_leaves_the_old_one),
+        cmocka_unit_test(a_pipe_without_a_writer_does_not_block),
         cmocka_unit_test(a_device_is_not_replaced),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
