@@ -62,6 +62,39 @@ static bool check_utf8(reader *r, const unsigned char *s, size_t n) {
            err_set(r->e, ERR_FORMAT, "%s: a string is not UTF-8", r->what);
 }
 
+/* Four hexadecimal digits. */
+static bool hex4(const char *p, const char *end, unsigned *out) {
+    static const char digits[] = "0123456789abcdef";
+    *out = 0;
+    if (end - p < 4) return false;
+    for (int i = 0; i < 4; i++) {
+        const char *d = memchr(digits, p[i] | 32, 16);
+        if (!d) return false;
+        *out = *out * 16 + (unsigned)(d - digits);
+    }
+    return true;
+}
+
+/* yajl makes some other character of half a surrogate pair. An escape in D800..DBFF must stand before one in
+ * DC00..DFFF, and the latter nowhere else. (A backslash outside a string is an error that yajl finds.) */
+static bool check_surrogates(const reader *r, const char *text, size_t n) {
+    const char *end = text + n;
+    for (const char *p = text; (p = memchr(p, '\\', (size_t)(end - p))) && end - p > 2;) {
+        unsigned first, second;
+        size_t at = (size_t)(p - text);
+        bool is_code = p[1] == 'u';
+        p += 2;
+        if (!is_code || !hex4(p, end, &first) || first >> 11 != 0x1B) continue;
+        bool pair = first < 0xDC00 && end - p > 6 && p[4] == '\\' && p[5] == 'u' &&
+                    hex4(p + 6, end, &second) && second >> 10 == 0x37;
+        if (!pair)
+            return err_set(r->e, ERR_FORMAT, "%s: byte %zu: \\u%04x is half of a surrogate pair", r->what, at,
+                           first);
+        p += 10;
+    }
+    return true;
+}
+
 static int on_string(void *c, const unsigned char *s, size_t n) {
     reader *r = c;
     if (!check_utf8(r, s, n)) return 0;
@@ -145,6 +178,7 @@ const json *json_parse(arena *a, const char *what, const void *text, size_t n, e
         err_set(e, ERR_LIMIT, "%s: JSON text of %zu bytes is too large", what, n);
         return NULL;
     }
+    if (!check_surrogates(&r, text, n)) return NULL;
     yajl_handle h = yajl_alloc(&callbacks, NULL, &r);
     if (!h) mem_die(0);
     yajl_status s = yajl_parse(h, text, n);
@@ -163,6 +197,13 @@ const json *json_parse_file(arena *a, const char *path, err *e) {
     return j;
 }
 
+const json *json_object_file(arena *a, const char *path, err *e) {
+    const json *j = json_parse_file(a, path, e);
+    if (!j || j->kind == JSON_OBJECT) return j;
+    err_set(e, ERR_FORMAT, "%s: holds %s, expected an object", path, json_kind_name(j->kind));
+    return NULL;
+}
+
 const json *json_get(const json *o, const char *key) {
     if (!o || o->kind != JSON_OBJECT) return NULL;
     size_t n = strlen(key);
@@ -179,7 +220,8 @@ const json *json_get_kind(const json *o, const char *key, json_kind kind) {
 
 int64_t json_int(const json *o, const char *key, int64_t fallback) {
     const json *m = json_get(o, key);
-    if (m && m->kind == JSON_REAL && m->d == (double)(int64_t)m->d) return (int64_t)m->d;
+    if (m && m->kind == JSON_REAL && m->d >= -0x1p63 && m->d < 0x1p63 && m->d == (double)(int64_t)m->d)
+        return (int64_t)m->d;
     return m && m->kind == JSON_INT ? m->i : fallback;
 }
 

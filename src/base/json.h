@@ -24,6 +24,8 @@ typedef struct json {
 const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e);
 /* Maps, parses and unmaps a file. */
 const json *json_parse_file(arena *a, const char *path, err *e);
+/* The same; the root must be an object. */
+const json *json_object_file(arena *a, const char *path, err *e);
 /* Member of an object; NULL when absent, or when o is NULL or not an object. */
 const json *json_get(const json *o, const char *key);
 /* As json_get, and NULL too when the member is null or of another kind. */

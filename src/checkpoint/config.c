@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/str.h"
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +184,9 @@ static bool read_sizes(ckpt_config *c, const source *s) {
     if (!get_int(s, "head_dim", 1, 65536, usual, &c->head_dim)) return false;
     const json *eps = lookup(s, "rms_norm_eps");
     c->eps = 1e-6;
-    return !eps || as_positive(s, eps, &c->eps);
+    if (eps && !as_positive(s, eps, &c->eps)) return false;
+    if (c->eps <= (double)FLT_MAX) return true;
+    return err_set(s->e, ERR_FORMAT, "%s: \"rms_norm_eps\" is %g, which fp32 can't hold", s->what, c->eps);
 }
 
 static bool read_flags(ckpt_config *c, const source *s) {
@@ -337,7 +340,7 @@ static bool read_generation_config(ckpt_config *c, arena *a, const char *dir, er
     const char *path = arena_printf(a, "%s/generation_config.json", dir);
     if (!file_exists(path)) return true;
     source s = {.a = a, .what = path, .e = e};
-    s.top = s.text = json_parse_file(a, path, e);
+    s.top = s.text = json_object_file(a, path, e);
     return s.top && add_eos(c, &s);
 }
 

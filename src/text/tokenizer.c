@@ -211,7 +211,7 @@ tokenizer *tokenizer_load(const char *dir, err *e) {
     const json *root = json_parse_file(tmp, path, e), *more[2] = {NULL, NULL};
     for (size_t i = 0; root && i < 2 && e->code == ERR_NONE; i++) {
         const char *p = arena_printf(tmp, "%s/%s", dir, paths[i]);
-        if (file_exists(p)) more[i] = json_parse_file(tmp, p, e);
+        if (file_exists(p)) more[i] = json_object_file(tmp, p, e);
     }
     tokenizer *t = root && e->code == ERR_NONE ? make(path, root, more[0], more[1], e) : NULL;
     arena_free(tmp);

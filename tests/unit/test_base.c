@@ -82,6 +82,7 @@ static void json_is_strict(void **s) {
                                        "null",
                                        " [1 , 2]\n",
                                        "\"\\u0000\\ud83d\\ude00\"",
+                                       "\"\\\\ud800\\uD83D\\uDE00\"",
                                        "-0.5e+3",
                                        "{\"a\":{\"b\":[true,false]}}",
                                        "0",
@@ -107,6 +108,12 @@ static void json_is_strict(void **s) {
                                       "NaN",
                                       "// c\n1",
                                       "[1}",
+                                      "\"\\ud800\"",
+                                      "\"\\ud800x\"",
+                                      "\"\\ud83d\\ud83d\"",
+                                      "\"\\ud83d\\u0041\"",
+                                      "\"\\udc00\"",
+                                      "{\"\\uDFFF\":1}",
                                       "\"\\x\""};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         arena *a = arena_new();

@@ -218,6 +218,7 @@ static void every_refusal_names_its_reason(void **s) {
         {qwen3, "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": 1", ERR_FORMAT,
          "expected true or false"},
         {qwen3, "\"eos_token_id\": 151645", "\"eos_token_id\": [1, \"2\"]", ERR_FORMAT, "\"eos_token_id\""},
+        {qwen3, "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1e300", ERR_FORMAT, "fp32 can't hold"},
         {qwen3, "\"eos_token_id\": 151645", "\"eos_token_id\": -5", ERR_FORMAT, "\"eos_token_id\" is -5"},
         {qwen35, "\"text_config\": {", "\"text_config\": [], \"x\": {", ERR_FORMAT,
          "\"text_config\" is of kind array"},
