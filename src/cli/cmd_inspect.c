@@ -1,6 +1,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/summary.h"
+#include "coreml/embedding.h"
 #include "coreml/files.h"
 #include "generate/contract.h"
 #include "ir/print.h"
@@ -335,11 +336,20 @@ static bool add_violation(void *ctx, const char *rule, const char *message) {
     return true;
 }
 
-static int verify(str *out, const coreml_package *p, bool json) {
+/* The embedding table beside the package, with the checksum of its rows. */
+static void verify_table(violations *v, const char *path) {
+    err e = {0};
+    embedding *t = embedding_open(path, &e);
+    if (!t || !embedding_verify(t, &e)) add_violation(v, "embedding-table", e.msg);
+    embedding_close(t);
+}
+
+static int verify(str *out, const coreml_package *p, const char *table, bool json) {
     violations v = {.out = out, .json = json};
     err e = {0};
     if (json) str_adds(out, "{\"violations\":[");
     coreml_verify(p->model, add_violation, &v, &e);
+    if (table) verify_table(&v, table);
     if (json)
         str_adds(out, "]}\n");
     else
@@ -374,7 +384,7 @@ int cmd_inspect(const cli_args *a) {
             list_ops(&out, p->model);
         else if (!cli_flag(a, "verify"))
             (json ? json_package : add_package)(&out, p);
-        if (cli_flag(a, "verify")) code = verify(&out, p, json);
+        if (cli_flag(a, "verify")) code = verify(&out, p, where.table, json);
         cli_out(out.s, out.len);
         str_free(&out);
     } else {

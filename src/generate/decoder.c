@@ -132,6 +132,9 @@ static bool get_row(decoder *d, size_t t, decoder_row *r, err *e) {
         r->score = (const float *)o->data + t * n;
     }
     if (!f->top_k) return true;
+    if (ir_type_count(&d->out[f->ids].type) != count)
+        return err_set(e, ERR_INVALID, "%s: outputs %s and %s differ in size", f->function, o->name,
+                       d->out[f->ids].name);
     r->id = (const int32_t *)d->out[f->ids].data + t * n;
     for (size_t i = 0; i < n; i++)
         if (r->id[i] < 0 || (d->m->vocab && r->id[i] >= d->m->vocab))

@@ -8,10 +8,12 @@
 
 /* The union of all end ids: those of the checkpoint's configuration, of generation_config.json, of the
  * tokenizer, and the token that ends a chat turn. */
-static bool find_stops(lm *m, const json *metadata, const json *generation, err *e) {
-    if (!stop_set_add_json(&m->stop, json_get(metadata, "stop_ids"), e) ||
-        !stop_set_add_json(&m->stop, json_get(generation, "eos_token_id"), e))
-        return false;
+static bool find_stops(lm *m, const char *metadata_path, const json *metadata, const char *config_path,
+                       const json *generation, err *e) {
+    if (!stop_set_add_json(&m->stop, json_get(metadata, "stop_ids"), e))
+        return err_where(e, "%s: stop_ids", metadata_path);
+    if (!stop_set_add_json(&m->stop, json_get(generation, "eos_token_id"), e))
+        return err_where(e, "%s: eos_token_id", config_path);
     if (!m->text) return true;
     size_t n;
     const int32_t *eos = tokenizer_eos(m->text, &n);
@@ -26,7 +28,7 @@ static bool find_stops(lm *m, const json *metadata, const json *generation, err 
 
 /* Parses a file that may be absent: NULL without an error then. */
 static const json *optional_json(lm *m, const char *path, err *e) {
-    return path && file_exists(path) ? json_parse_file(m->a, path, e) : NULL;
+    return path && file_exists(path) ? json_object_file(m->a, path, e) : NULL;
 }
 
 static bool open_table(lm *m, const contract_paths *p, err *e) {
@@ -40,6 +42,11 @@ static bool open_table(lm *m, const contract_paths *p, err *e) {
     if (embedding_width(m->table) != m->form.hidden)
         return err_set(e, ERR_INVALID, "%s: rows of %" PRId64 " values, where the package takes %" PRId64,
                        p->table, embedding_width(m->table), m->form.hidden);
+    if (embedding_rows(m->table) != m->form.vocab)
+        return err_set(e, ERR_INVALID,
+                       "%s: %" PRId64 " rows, but the package scores %" PRId64
+                       " ids: the table of another model",
+                       p->table, embedding_rows(m->table), m->form.vocab);
     m->vocab = embedding_rows(m->table);
     return true;
 }
@@ -58,7 +65,7 @@ static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, err *
     if (e->code) return false;
     if (!sampler_from_config(&m->defaults, generation, e)) return err_where(e, "%s", config);
     m->defaults.temperature = 0;
-    return find_stops(m, metadata, generation, e) || err_where(e, "%s", p.package);
+    return find_stops(m, p.metadata, metadata, config, generation, e);
 }
 
 lm *lm_open(const char *path, const char *tokenizer_dir, err *e) {

@@ -324,13 +324,14 @@ bool stop_set_add_json(stop_set *s, const json *eos, err *e) {
     if (eos->kind == JSON_ARRAY) {
         JSON_EACH(x, eos) {
             if (x->kind != JSON_INT)
-                return err_set(e, ERR_FORMAT, "eos_token_id holds something else than numbers");
+                return err_set(e, ERR_FORMAT, "expected token ids in the list, found %s",
+                               json_kind_name(x->kind));
             if (!stop_set_add_json(s, x, e)) return false;
         }
         return true;
     }
     if (eos->kind != JSON_INT || eos->i < 0 || eos->i > INT32_MAX)
-        return err_set(e, ERR_FORMAT, "eos_token_id is not a token id or a list of them");
+        return err_set(e, ERR_FORMAT, "expected a token id or a list of them");
     int32_t id = (int32_t)eos->i;
     stop_set_add(s, &id, 1);
     return true;

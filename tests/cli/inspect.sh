@@ -34,6 +34,12 @@ expect 1 '' "$millet" inspect "$work/broken.mlpackage" --verify --json
 shows '^\{"violations":\[\{"rule":".*"message":'
 expect 0 '' "$millet" inspect "$work/broken.mlpackage"
 
+# So is an embedding table with other rows than were written.
+cp -r "$DEMO" "$work/table"
+printf 'xx' | dd of="$work/table/embed_tokens.bin" bs=1 seek=5000 conv=notrunc 2>/dev/null
+expect 1 '' "$millet" inspect "$work/table" --verify
+shows 'embedding-table: .*embed_tokens.bin: the rows do not match their checksum'
+
 expect 1 'no such package' "$millet" inspect "$work/none"
 expect 1 'neither a package' "$millet" inspect "$work"
 head -c 1000 "$DEMO/model.mlpackage/Data/com.apple.CoreML/model.mlmodel" >"$work/broken.mlpackage/Data/com.apple.CoreML/model.mlmodel"

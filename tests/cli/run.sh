@@ -28,6 +28,19 @@ json "len(d['text']) > 0"
 rm "$work/bare/embed_tokens.bin"
 expect 1 "no embed_tokens.bin beside it" "$millet" run "$work/bare" --raw-ids "$work/array"
 
+# files of an artifact that are damaged, or of another model
+damaged() { # damaged FILE CONTENT PATTERN
+    rm -rf "$work/bare" && cp -r "$out" "$work/bare" && printf '%s' "$2" >"$work/bare/$1"
+    expect 1 "$3" "$millet" run "$work/bare" --prompt Once --max-new-tokens 1
+}
+damaged metadata.json '[]' 'metadata.json: holds array, expected an object'
+damaged metadata.json '{"stop_ids": [-1]}' 'metadata.json: stop_ids: expected a token id'
+damaged Tokenizer/generation_config.json 'null' 'generation_config.json: holds null'
+damaged Tokenizer/generation_config.json '{"eos_token_id": "x"}' 'generation_config.json: eos_token_id: expected a token id'
+damaged Tokenizer/tokenizer_config.json '5' 'tokenizer_config.json: holds integer'
+damaged embed_tokens.bin 'MLTEMBED' 'embed_tokens.bin: not an embedding table'
+rm -rf "$work/bare"
+
 # text streams to standard output, one line of figures to standard error
 printf 'Once upon a' >"$work/prompt"
 expect 0 "prompt: 3 tokens.*decode: 8 tokens.*\(length\)" "$millet" run "$out" --prompt-file "$work/prompt" --max-new-tokens 8
