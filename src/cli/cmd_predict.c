@@ -6,14 +6,20 @@
 #include "runtime/calls.h"
 #include <string.h>
 
-/* "a,b" -> names; the text is cut in place. */
+static bool has_name(const char *const *names, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(names[i], name)) return true;
+    return false;
+}
+
+/* "a,b" -> names, each once. */
 static const char *const *split_names(arena *a, const char *text, size_t *n) {
     *n = 0;
     if (!text) return NULL;
     const char **names = ARENA_ARRAY(a, const char *, strlen(text) + 1);
     char *rest = arena_str(a, text);
     for (char *name; (name = strsep(&rest, ","));)
-        if (*name) names[(*n)++] = name;
+        if (*name && !has_name(names, *n, name)) names[(*n)++] = name;
     return names;
 }
 

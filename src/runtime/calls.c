@@ -151,7 +151,7 @@ static bool make_input(job *j, const char *function, const char *name, const cha
     const coreml_feature *f = described(rt_model_coreml(j->m), function, name);
     if (!t) return err_set(e, ERR_USAGE, "%s: there is no tensor %s for input %s", j->o->inputs, key, name);
     if (!f) return err_set(e, ERR_USAGE, "%s: there is no input %s", rt_model_path(j->m), name);
-    if (!convert(j, t, (ir_dtype)f->type.dtype, out, e)) return false;
+    if (!convert(j, t, (ir_dtype)f->type.dtype, out, e)) return err_where(e, "%s", j->o->inputs);
     out->name = name;
     return true;
 }
@@ -189,12 +189,16 @@ static const char *result_name(job *j, const char *prefix, const char *kind, con
     return prefix ? arena_printf(j->a, "%s.%s.%s", prefix, kind, name) : name;
 }
 
+static bool is_output(const rt_call *r, const char *name) {
+    for (size_t i = 0; i < r->n_out; i++)
+        if (!strcmp(r->out[i].name, name)) return true;
+    return false;
+}
+
 static bool check_outputs(const calls_call *c, const rt_call *r, err *e) {
-    for (size_t i = 0; i < c->n_out; i++) {
-        bool found = false;
-        for (size_t k = 0; k < r->n_out; k++) found |= !strcmp(r->out[k].name, c->out[i].name);
-        if (!found) return err_set(e, ERR_USAGE, "the function has no output %s", c->out[i].name);
-    }
+    for (size_t i = 0; i < c->n_out; i++)
+        if (!is_output(r, c->out[i].name))
+            return err_set(e, ERR_USAGE, "the function has no output %s", c->out[i].name);
     return true;
 }
 
@@ -214,8 +218,10 @@ static bool run_call(job *j, const calls_call *c, const char *prefix, err *e) {
         if (!make_input(j, f->name, c->in[i].name, c->in[i].key, &in[i], e)) return false;
     if (!rt_run(s, &r, e) || !check_outputs(c, &r, e)) return false;
     make_room(j, r.n_out + r.n_values + c->n_state_after);
-    for (size_t i = 0; i < r.n_out + r.n_values; i++)
+    for (size_t i = 0; i < r.n_out + r.n_values; i++) {
+        if (!prefix && i >= r.n_out && is_output(&r, r.out[i].name)) continue; /* is there by that name */
         add_result(j, result_name(j, prefix, i < r.n_out ? "out" : "value", r.out[i].name), &r.out[i]);
+    }
     for (size_t i = 0; i < c->n_state_after; i++) {
         rt_tensor t;
         if (!rt_state_get(s, c->state_after[i].name, &t, e)) return false;
@@ -231,7 +237,7 @@ static bool run_calls_file(job *j, err *e) {
     file_unmap(&text);
     for (size_t i = 0; f && i < f->n; i++)
         if (!run_call(j, &f->call[i], arena_printf(j->a, "call%zu", i), e))
-            return err_where(e, "call %zu", i);
+            return err_where(e, "%s: call %zu", j->o->calls, i);
     return f != NULL;
 }
 

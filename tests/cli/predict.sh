@@ -1,6 +1,10 @@
 # millet predict: its errors, one line each. (Results: python/test_predict.py and the golden tests.)
 . "$(dirname "$0")/lib.sh" || exit 1
 need_case coreml/op_state.json
+python=$(command -v python3) || {
+    echo "skipped: no python3"
+    exit 77
+}
 case=$MILLET_CASES/coreml/op_state
 out=$work/out.safetensors
 
@@ -19,6 +23,23 @@ expect 1 'calls' "$millet" predict "$case.mlpackage" --calls "$work/calls.json" 
 expect 1 'No such file|No space|full' "$millet" predict "$case.mlpackage" --calls "$case.json" -o "$work/none/out.safetensors"
 expect 0 '' "$millet" predict "$case.mlpackage/" --calls "$case.json" -o "$out" --precision strict
 [ -s "$out" ] || fail "no output file"
+
+# A value that is an output too, or is named twice, comes once.
+"$python" - "$work/in.safetensors" <<'END'
+import json, struct, sys
+head = json.dumps({"x": {"dtype": "F32", "shape": [1, 4], "data_offsets": [0, 16]},
+                   "pos": {"dtype": "I32", "shape": [1], "data_offsets": [16, 20]}}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<4fi", 1, 2, 3, 4, 0))
+END
+expect 0 '' "$millet" predict "$case.mlpackage" --inputs "$work/in.safetensors" -o "$out" --values a,a,x,x
+for name in a x; do
+    [ "$(grep -ao "\"$name\":" "$out" | wc -l)" = 1 ] || fail "not one tensor $name: $(head -c 300 "$out")"
+done
+mkfifo "$work/pipe"
+expect 1 'pipe: not a regular file' timeout 20 "$millet" predict "$case.mlpackage" --inputs "$work/pipe" -o "$out"
+echo '{"calls": [{"function": "none"}]}' >"$work/calls.json"
+expect 1 'calls.json: call 0: the package has no function none' "$millet" predict "$case.mlpackage" \
+    --calls "$work/calls.json" --inputs "$work/in.safetensors" -o "$out"
 
 # Paths may hold any bytes.
 odd=$work/$'b\xe9'
