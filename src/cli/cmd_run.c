@@ -118,7 +118,7 @@ int cmd_run(const cli_args *a) {
     }
     if (ok && as_json)
         print_json(m, &r, load);
-    else if (ok)
+    else if (ok && cli_flush())
         print_speed(&r, load);
     generate_result_free(&r);
     free(ids);

@@ -35,8 +35,10 @@ static void print_text(const lm *m, const score_result *r) {
     }
     double mean = score_mean(r);
     cli_printf("tokens             %zu (%.1f/s)\n", r->tokens, (double)r->tokens / r->seconds);
-    cli_printf("mean NLL           %.6f\n", mean);
-    cli_printf("perplexity         %.4f\n", exp(mean));
+    if (isfinite(mean)) {
+        cli_printf("mean NLL           %.6f\n", mean);
+        cli_printf("perplexity         %.4f\n", exp(mean));
+    }
     cli_printf("top-1 agreement    %.2f %% (%zu of %zu)\n", 100.0 * (double)r->agree / (double)r->compared,
                r->agree, r->compared);
     if (m->form.top_k)

@@ -65,7 +65,8 @@ static bool convert_lines(converter *c, bool decode, err *e) {
     size_t cap = 0, number = 0;
     bool ok = true;
     errno = 0;
-    for (ssize_t n; ok && (n = getline(&line, &cap, stdin)) >= 0; errno = 0) {
+    ssize_t n = 0;
+    for (; ok && (n = getline(&line, &cap, stdin)) >= 0; errno = 0) {
         c->where = arena_printf(c->a, "standard input, line %zu", ++number);
         const json *object = json_parse(c->a, c->where, line, (size_t)n, e);
         ok = object && (decode ? decode_line : encode_line)(c, object, e);
@@ -73,7 +74,9 @@ static bool convert_lines(converter *c, bool decode, err *e) {
         str_clear(&c->text);
         arena_reset(c->a);
     }
-    if (ok && ferror(stdin)) ok = err_errno(e, "standard input");
+    if (ok && n < 0 && !feof(stdin))
+        ok = /* no memory for the line too */
+            err_errno(e, "standard input");
     free(line);
     return ok;
 }

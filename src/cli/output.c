@@ -95,7 +95,8 @@ void cli_catch_interrupts(void) {
     sigemptyset(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
-    sigaction(SIGHUP, &sa, NULL);
+    struct sigaction old; /* under nohup, work goes on without a terminal */
+    if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(SIGHUP, &sa, NULL);
 }
 
 bool cli_interrupted(void) {
@@ -107,6 +108,7 @@ void cli_begin(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd ? O_RDONLY : O_RDWR);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like a full disk */
 }
 
 int cli_end(int code) {
