@@ -5,6 +5,7 @@
  * stay). */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
+#include "base/str.h"
 #include "generate/decoder.h"
 
 /* ---- the reference ---- */
@@ -94,4 +95,24 @@ typedef struct {
 
 bool check_weights_run(check_weights *r, const lm *artifact, const lm *reference, err *e);
 void check_weights_free(check_weights *r);
+
+/* ---- ids ---- */
+
+/* The part of a top-k package behind the vocabulary projection is run on made-up scores that put known rows
+ * on top: the ids that come back must be theirs. Rows are counted over the projection's pieces, in program
+ * order. */
+typedef struct {
+    int64_t pieces, rows; /* of the projection; 0: the package returns logits, whose place is their id */
+    int64_t audited;      /* rows that were on top once: all, or a sample when that would take too long */
+    int64_t wrong;        /* of them, how many got another id */
+    int64_t row, id;      /* the first of these */
+} check_ids;
+
+bool check_ids_run(check_ids *r, const lm *artifact, bool (*keep_going)(void *ctx), void *ctx, err *e);
+
+/* ---- metadata.json ---- */
+
+/* What metadata.json beside the package says against what the package is. Appends a line a contradiction. No
+ * file: nothing. path: as for lm_open(). */
+bool check_metadata_run(str *failures, const char *path, const lm *artifact, err *e);
 #endif

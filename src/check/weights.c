@@ -1,23 +1,12 @@
 #include "base/map.h"
 #include "base/num.h"
-#include "check/check.h"
+#include "check/side.h"
 #include "coreml/embedding.h"
-#include "reference/eval.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PIECE 16384
-
-/* One side: the constants of a function by name, and what it takes to decode one. */
-typedef struct {
-    const ir_function *f;
-    ref_eval v;
-} side;
-
-static bool is_constexpr(const ir_op *op) {
-    return ir_info(op->code)->flags & OPF_CONSTEXPR;
-}
 
 /* The weight that an op makes: a float constant of some size. NULL otherwise. */
 static const ir_value *weight_of(const ir_op *op) {
@@ -27,33 +16,6 @@ static const ir_value *weight_of(const ir_op *op) {
                    ir_type_count(&v->type) >= CHECK_WEIGHT_MIN
                ? v
                : NULL;
-}
-
-static bool side_begin(side *s, const lm *m, arena *scratch, err *e) {
-    const ir_program *p = rt_model_coreml(m->model)->program;
-    s->f = p ? ir_function_find(p, m->form.function) : NULL;
-    if (!s->f) return err_set(e, ERR_UNSUPPORTED, "the artifact's weights are in the parts of a pipeline");
-    s->v = (ref_eval){.mode = REF_STRICT, .spec = s->f->spec, .scratch = scratch, .e = e};
-    s->v.env = mem_try(s->f->n_values, sizeof *s->v.env);
-    return s->v.env || err_set(e, ERR_MEMORY, "no memory for %u values", s->f->n_values);
-}
-
-static void side_end(side *s) {
-    for (uint32_t i = 0; s->f && s->v.env && i < s->f->n_values; i++) ref_tensor_drop(&s->v.env[i]);
-    ref_eval_free_spares(&s->v);
-    free(s->v.env);
-}
-
-/* Puts a constant, or what a decompressing op makes of constants, into env. */
-static bool decode(side *s, const ir_value *v) {
-    ref_tensor *t = &s->v.env[v->id];
-    if (t->cell || t->konst) return true;
-    if (v->konst) return ref_tensor_const(t, v->konst, s->v.e);
-    if (!v->def || !is_constexpr(v->def)) return err_set(s->v.e, ERR_INVALID, "%s is no constant", v->name);
-    for (int i = 0; i < ir_info(v->def->code)->n_slot; i++)
-        for (uint32_t k = 0; k < v->def->arg[i].n; k++)
-            if (!decode(s, v->def->arg[i].v[k])) return false;
-    return ref_eval_op(&s->v, v->def);
 }
 
 static void forget(side *s, const ir_value *v) {
@@ -96,7 +58,7 @@ static void judge(check_weights *r, const char *name, const sums *s, bool compre
 }
 
 static bool compare(check_weights *r, side *got, const ir_value *a, side *ref, const ir_value *b) {
-    if (!decode(got, a) || !decode(ref, b)) return false;
+    if (!side_decode(got, a) || !side_decode(ref, b)) return false;
     const ref_tensor *x = &got->v.env[a->id], *y = &ref->v.env[b->id];
     sums s = {0};
     float *piece = mem_alloc(2 * PIECE * sizeof *piece);
@@ -152,7 +114,8 @@ static bool compare_all(check_weights *r, side *got, side *ref, arena *a, err *e
         const ir_op *op = got->f->body.op[i];
         const ir_value *v = weight_of(op), *other = v ? find(ref->f, in_ref, v) : NULL;
         if (!v) continue;
-        if (is_constexpr(op) && code_bits(op) < r->least_bits) r->least_bits = code_bits(op);
+        if ((ir_info(op->code)->flags & OPF_CONSTEXPR) && code_bits(op) < r->least_bits)
+            r->least_bits = code_bits(op);
         if (!other && !r->unmatched++) r->first_unmatched = v->name;
         if (other && !compare(r, got, v, ref, other)) return err_where(e, "weight %s", v->name);
     }

@@ -12,6 +12,7 @@ typedef struct {
     check_texts texts;
     check_parity parity;
     check_weights weights;
+    check_ids ids;
     double min_agreement; /* percent, of the certain positions */
     const char *why;      /* where that comes from */
     str failures;         /* one a line; empty: passed */
@@ -62,6 +63,11 @@ static void judge(report *r) {
     if (p->bad_ids)
         str_printf(&r->failures, "%zu candidate ids are outside of the vocabulary or returned twice\n",
                    p->bad_ids);
+    if (r->ids.wrong)
+        str_printf(&r->failures,
+                   "%lld of %lld vocabulary rows return another id, the first: row %lld returns %lld\n",
+                   (long long)r->ids.wrong, (long long)r->ids.audited, (long long)r->ids.row,
+                   (long long)r->ids.id);
     for (size_t i = 0; i < r->weights.n_bad; i++) {
         const check_weight *w = &r->weights.bad[i];
         if (w->compressed)
@@ -166,6 +172,9 @@ static void print_json(const report *r) {
     str_printf(&s, ",\"outside_candidates\":%zu,\"bad_ids\":%zu", p->outside, p->bad_ids);
     add_worst(&s, r);
     add_weights(&s, &r->weights);
+    str_printf(&s, ",\"ids\":{\"pieces\":%lld,\"rows\":%lld,\"audited\":%lld,\"wrong\":%lld}",
+               (long long)r->ids.pieces, (long long)r->ids.rows, (long long)r->ids.audited,
+               (long long)r->ids.wrong);
     add_number(&s, "seconds", p->seconds);
     add_number(&s, "seconds_reference", p->seconds_ref);
     str_adds(&s, "}\n");
@@ -214,14 +223,18 @@ static void print_text(const report *r) {
     cli_printf("mean KL            %.3e\n", p->kl);
     cli_printf("largest error      %.4g (%.3f %% of the range %.4g)\n", p->error,
                p->range > 0 ? 100 * p->error / p->range : 0, p->range);
-    cli_printf("perplexity         %.4f (reference %.4f)\n", perplexity(p->nll, p->next),
-               perplexity(p->nll_ref, p->next));
+    if (p->next)
+        cli_printf("perplexity         %.4f (reference %.4f)\n", perplexity(p->nll, p->next),
+                   perplexity(p->nll_ref, p->next));
     if (r->m->form.top_k)
         cli_printf(
-            "                   over the best %lld candidates of each position; %zu next tokens were not "
+            "                   all over the best %lld candidates of each position; %zu next tokens were not "
             "among them\n",
             (long long)r->m->form.top_k, p->outside);
     print_weights(&r->weights);
+    if (r->ids.rows)
+        cli_printf("ids                %lld of %lld vocabulary rows audited, in %lld pieces\n",
+                   (long long)r->ids.audited, (long long)r->ids.rows, (long long)r->ids.pieces);
     print_worst(r);
     for (const char *line = str_get(&r->failures), *end; *line; line = end + 1) {
         end = strchr(line, '\n');
@@ -243,7 +256,8 @@ int cmd_check(const cli_args *a) {
     r.m = m;
     bool ok = m && read_texts(a, &r, &e);
     if (ok && !(ref = check_reference(checkpoint, m, go_on, NULL, &e))) ok = err_where(&e, "reference");
-    ok = ok && check_weights_run(&r.weights, m, ref, &e) &&
+    ok = ok && check_metadata_run(&r.failures, cli_arg(a, "ARTIFACT"), m, &e) &&
+         check_ids_run(&r.ids, m, go_on, NULL, &e) && check_weights_run(&r.weights, m, ref, &e) &&
          check_parity_run(&r.parity, m, ref, &r.texts, mode, go_on, NULL, &e);
     if (ok) {
         set_threshold(&r, a);

@@ -70,6 +70,14 @@ json "[(w['name'], w['differ'], w['first']) for w in d['weights']['bad']] == [('
 mv "$work/stale/embed_tokens.bin.bad" "$work/stale/embed_tokens.bin"
 expect 1 "rows do not match their checksum" "$millet" check "$work/stale" --against "$model" --ids-file "$work/ids"
 
+# metadata that is not the package's
+cp -r "$DEMO" "$work/said"
+sed -i 's/"context": 2048/"context": 4096/; s/"hidden_size": 256/"hidden_size": 255/' "$work/said/metadata.json"
+rm -r "$work/said/Tokenizer"
+expect 1 "" "$millet" check "$work/said" --against "$model" --ids-file "$work/ids" --json
+json "d['failures'] == ['metadata.json: context is not 2048, as in the package', 'metadata.json: hidden_size is not 256, as in the package', 'metadata.json: tokenizer is not there']"
+json "all(w['token_text'] is None for w in d['worst'])"
+
 # refusals
 expect 2 "give the checkpoint" "$millet" check "$DEMO"
 expect 2 "not both" "$millet" check "$DEMO" --against "$model" --ids-file "$work/ids" --text-file "$work/ids"
@@ -95,6 +103,21 @@ done
 "$millet" convert "$MILLET_CASES/models/tiny-qwen3" -o "$work/best" --quiet --top-k 8 || fail "convert --top-k 8"
 expect 0 "" "$millet" check "$work/best" --against "$MILLET_CASES/models/tiny-qwen3" --ids-file "$work/forced" --json
 json "d['candidates'] == 8 and d['bad_ids'] == 0 and d['passed'] and d['outside_candidates'] > 0 and d['mean_cosine'] > 0.99999"
+# every row of a vocabulary of 151936 in five pieces; one of the ids' offsets moved by a piece
+"$millet" convert "$MILLET_CASES/models/rand-qwen3-bigvocab" -o "$work/big" --quiet --context 64 2>/dev/null || fail "convert big"
+echo '80182 70136 150000 65535 65536' >"$work/large"
+expect 0 "" "$millet" check "$work/big" --against "$MILLET_CASES/models/rand-qwen3-bigvocab" --ids-file "$work/large" --json
+json "d['ids'] == {'pieces': 5, 'rows': 151936, 'audited': 151936, 'wrong': 0}"
+"$python" - "$work/big/model.mlpackage/Data/com.apple.CoreML/model.mlmodel" <<'END'
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+old, new = (struct.pack("<f", x) for x in (32768, 65536))
+assert data.count(old) == 1
+open(sys.argv[1], "wb").write(data.replace(old, new))
+END
+expect 1 "" "$millet" check "$work/big" --against "$MILLET_CASES/models/rand-qwen3-bigvocab" --ids-file "$work/large" --json
+json "d['ids']['wrong'] == 32768 and any('row 32768 returns 65536' in f for f in d['failures'])"
+
 # of another model
 expect 1 "vocabulary|token ids|no preset|preset" "$millet" check "$work/best" --against "$model" --ids-file "$work/ids"
 finish

@@ -1,0 +1,34 @@
+#include "check/side.h"
+#include <stdlib.h>
+
+bool side_begin(side *s, const lm *m, arena *scratch, err *e) {
+    const ir_program *p = rt_model_coreml(m->model)->program;
+    s->f = p ? ir_function_find(p, m->form.function) : NULL;
+    if (!s->f) return err_set(e, ERR_UNSUPPORTED, "the artifact's weights are in the parts of a pipeline");
+    s->v = (ref_eval){.mode = REF_STRICT, .spec = s->f->spec, .scratch = scratch, .e = e};
+    s->v.env = mem_try(s->f->n_values, sizeof *s->v.env);
+    return s->v.env || err_set(e, ERR_MEMORY, "no memory for %u values", s->f->n_values);
+}
+
+void side_end(side *s) {
+    for (uint32_t i = 0; s->f && s->v.env && i < s->f->n_values; i++) ref_tensor_drop(&s->v.env[i]);
+    ref_eval_free_spares(&s->v);
+    free(s->v.env);
+}
+
+/* depth: how many decompressing ops may lie one behind the other. */
+static bool decode(side *s, const ir_value *v, int depth) {
+    ref_tensor *t = &s->v.env[v->id];
+    if (t->cell || t->konst) return true;
+    if (v->konst) return ref_tensor_const(t, v->konst, s->v.e);
+    if (!v->def || !(ir_info(v->def->code)->flags & OPF_CONSTEXPR) || !depth)
+        return err_set(s->v.e, ERR_INVALID, "%s is no constant", v->name);
+    for (int i = 0; i < ir_info(v->def->code)->n_slot; i++)
+        for (uint32_t k = 0; k < v->def->arg[i].n; k++)
+            if (!decode(s, v->def->arg[i].v[k], depth - 1)) return false;
+    return ref_eval_op(&s->v, v->def);
+}
+
+bool side_decode(side *s, const ir_value *v) {
+    return decode(s, v, 4);
+}
