@@ -24,7 +24,8 @@ bool file_remove_tree(const char *path, err *e);
 /* Writes a whole file, mode 0644. Readers see the old content or the new, never a part. */
 bool file_write(const char *path, const void *data, size_t n, err *e);
 
-/* The same piece by piece: begin, write..., end. A path that is no regular file (a device, a pipe) is written in place. */
+/* The same piece by piece: begin, write..., end. A path that is no regular file (a device, a pipe) is written
+ * in place. */
 typedef struct {
     int fd;
     const char *path; /* borrowed */
@@ -32,6 +33,7 @@ typedef struct {
 } file_out;
 bool file_out_begin(file_out *o, const char *path, err *e);
 bool file_out_write(file_out *o, const void *data, size_t n, err *e);
-/* keep: puts the new file in place; else drops it. Releases o in any case. Returns whether the file is in place. */
+/* keep: puts the new file in place; else drops it. Releases o in any case. Returns whether the file is in
+ * place. */
 bool file_out_end(file_out *o, bool keep, err *e);
 #endif

@@ -24,7 +24,7 @@ unsigned parallel_cores(void) {
 
 static void *work(void *arg) {
     worker *w = arg;
-    loop *l = w->l;
+    loop *l = w->l; // cppcheck-suppress uninitvar ; there is always a first worker
     for (size_t i; (i = atomic_fetch_add(&l->next, 1)) < l->n;) l->fn(l->ctx, i, w->thread);
     return NULL;
 }

@@ -26,6 +26,7 @@ static double row_nll(const decoder_row *r, size_t at) {
     for (size_t i = 0; i < r->n; i++)
         if (r->score[i] > max) max = r->score[i];
     for (size_t i = 0; i < r->n; i++) sum += exp(r->score[i] - max);
+    // cppcheck-suppress invalidFunctionArg ; a row has entries: the largest adds 1
     return max + log(sum) - r->score[at];
 }
 

@@ -13,7 +13,8 @@
 typedef struct ir_op ir_op;
 
 /* Makes elements [first, first + n) of a constant: writes their packed bytes to dst (first and n are
- * multiples of fill_unit except at the end). Called for ascending, adjoining ranges; may be called again from 0. */
+ * multiples of fill_unit except at the end). Called for ascending, adjoining ranges; may be called again from
+ * 0. */
 typedef bool ir_fill_fn(const void *ctx, uint64_t first, uint64_t n, void *dst, err *e);
 
 typedef struct {
@@ -30,7 +31,7 @@ typedef struct ir_const {
     size_t bytes;     /* size of data (ir_type_bytes(); DT_STRING: count * sizeof(ir_string)) */
     ir_fill_fn *fill; /* or: how to make the bytes when they are written */
     const void *fill_ctx;
-    uint64_t fill_unit; /* elements that are made together; 0: 64. Whole bytes, at most 16 MiB of them */
+    uint64_t fill_unit;    /* elements that are made together; 0: 64. Whole bytes, at most 16 MiB of them */
     const char *blob_file; /* where it was read from: "weights/weight.bin" below @model_path; NULL: an
                               immediate value */
     uint64_t blob_offset;  /* of the record's metadata */

@@ -11,11 +11,11 @@ typedef enum { PRECISION_MIXED, PRECISION_FLOAT16, PRECISION_FLOAT32 } models_pr
 typedef struct {
     models_preset preset;
     models_precision precision;
-    bool fp16_weights;  /* matrices in fp16 also in float32: what compressed weights decode to */
-    bool split_state; /* recurrent state as value + remainder (always on in float32, where every state is
-                         split) */
-    int64_t context;  /* static KV cache length (chunks), upper bound of K (single) */
-    int64_t top_k;    /* single: 0 = logits */
+    bool fp16_weights; /* matrices in fp16 also in float32: what compressed weights decode to */
+    bool split_state;  /* recurrent state as value + remainder (always on in float32, where every state is
+                          split) */
+    int64_t context;   /* static KV cache length (chunks), upper bound of K (single) */
+    int64_t top_k;     /* single: 0 = logits */
     /* Called before a tensor's values are looked at (it takes a while, for large ones); false cancels
      * (ERR_CANCELLED). NULL: never called. */
     bool (*progress)(void *ctx, const char *tensor);

@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         if (!bytes || (uint64_t)ir_type_bytes(&t) != r.bytes) abort();
         ir_const c = {.type = t, .data = bytes, .bytes = (size_t)r.bytes};
         double v;
-        for (uint64_t i = 0; i < r.count; i += r.count > 64 ? r.count / 64 : 1)
+        uint64_t step = r.count > 64 ? r.count / 64 : 1;
+        for (uint64_t i = 0; i < r.count; i += step)
             if (ir_const_number(&c, i, &v)) sum += v;
         if (r.count && ir_const_number(&c, r.count - 1, &v)) sum += v;
         t.dim[0]++;

@@ -14,8 +14,8 @@ static void clean_up(void) {
     file_remove_tree(dir, &e);
 }
 
-/* A package directory whose Manifest.json is the input: whatever it says, the only model file that can be reached is the
- * empty one inside, and that is refused. */
+/* A package directory whose Manifest.json is the input: whatever it says, the only model file that can be
+ * reached is the empty one inside, and that is refused. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     static char manifest[128], model[128];
     err e = {0};
