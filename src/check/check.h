@@ -110,6 +110,32 @@ typedef struct {
 
 bool check_ids_run(check_ids *r, const lm *artifact, bool (*keep_going)(void *ctx), void *ctx, err *e);
 
+/* ---- ranges ---- */
+
+#define CHECK_FP16_MAX 65504.0
+
+/* One float value of the program, over all runs. Hidden: elements <= -20000 or -infinity of what is made of a
+ * mask (up to the softmax or product that ends it); they count nowhere else. */
+typedef struct {
+    const char *name, *op; /* live as long as the artifact */
+    ir_dtype dtype;
+    double largest;                                /* finite magnitude */
+    uint64_t values, subnormal, nonfinite, hidden; /* subnormal: not 0 and below 2^-14 */
+} check_range;
+
+typedef struct {
+    check_range *row; /* malloc'ed; by falling magnitude */
+    size_t n;
+    size_t beyond; /* rows with a magnitude beyond CHECK_FP16_MAX */
+    uint64_t nonfinite, hidden;
+    const char *first_nonfinite; /* in time; NULL: none */
+} check_ranges;
+
+/* Runs the artifact in strict mode: every op rounds to its declared type. */
+bool check_ranges_run(check_ranges *r, const lm *artifact, const check_texts *t,
+                      bool (*keep_going)(void *ctx), void *ctx, err *e);
+void check_ranges_free(check_ranges *r);
+
 /* ---- metadata.json ---- */
 
 /* What metadata.json beside the package says against what the package is. Appends a line a contradiction. No

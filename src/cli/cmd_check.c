@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOP_RANGES 10
+
 /* What was measured, and what it must be. */
 typedef struct {
     const lm *m;
@@ -13,6 +15,7 @@ typedef struct {
     check_parity parity;
     check_weights weights;
     check_ids ids;
+    check_ranges ranges;  /* n = 0: not asked for */
     double min_agreement; /* percent, of the certain positions */
     const char *why;      /* where that comes from */
     str failures;         /* one a line; empty: passed */
@@ -63,6 +66,9 @@ static void judge(report *r) {
     if (p->bad_ids)
         str_printf(&r->failures, "%zu candidate ids are outside of the vocabulary or returned twice\n",
                    p->bad_ids);
+    if (r->ranges.nonfinite)
+        str_printf(&r->failures, "%llu values are NaN or infinite in strict mode, first in %s\n",
+                   (unsigned long long)r->ranges.nonfinite, r->ranges.first_nonfinite);
     if (r->ids.wrong)
         str_printf(&r->failures,
                    "%lld of %lld vocabulary rows return another id, the first: row %lld returns %lld\n",
@@ -149,6 +155,31 @@ static void add_weights(str *s, const check_weights *w) {
     str_adds(s, "]}");
 }
 
+/* Null when it was not asked for. */
+static void add_ranges(str *s, const check_ranges *r) {
+    str_adds(s, ",\"ranges\":");
+    if (!r->n) {
+        str_adds(s, "null");
+        return;
+    }
+    str_printf(s, "{\"ops\":%zu,\"beyond_fp16\":%zu,\"nonfinite\":%llu,\"hidden\":%llu,\"first_nonfinite\":",
+               r->n, r->beyond, (unsigned long long)r->nonfinite, (unsigned long long)r->hidden);
+    add_name(s, r->first_nonfinite);
+    str_adds(s, ",\"values\":[");
+    for (size_t i = 0; i < r->n; i++) {
+        const check_range *v = &r->row[i];
+        str_adds(s, i ? ",{\"name\":" : "{\"name\":");
+        add_name(s, v->name);
+        str_printf(s, ",\"op\":\"%s\",\"dtype\":\"%s\",\"count\":%llu,\"nonfinite\":%llu,\"hidden\":%llu",
+                   v->op, dtype_name(v->dtype), (unsigned long long)v->values,
+                   (unsigned long long)v->nonfinite, (unsigned long long)v->hidden);
+        add_number(s, "largest", v->largest);
+        add_number(s, "subnormal", (double)v->subnormal / (double)v->values);
+        str_addc(s, '}');
+    }
+    str_adds(s, "]}");
+}
+
 static void print_json(const report *r) {
     const check_parity *p = &r->parity;
     str s = {0};
@@ -175,6 +206,7 @@ static void print_json(const report *r) {
     str_printf(&s, ",\"ids\":{\"pieces\":%lld,\"rows\":%lld,\"audited\":%lld,\"wrong\":%lld}",
                (long long)r->ids.pieces, (long long)r->ids.rows, (long long)r->ids.audited,
                (long long)r->ids.wrong);
+    add_ranges(&s, &r->ranges);
     add_number(&s, "seconds", p->seconds);
     add_number(&s, "seconds_reference", p->seconds_ref);
     str_adds(&s, "}\n");
@@ -211,6 +243,20 @@ static void print_weights(const check_weights *w) {
                    w->first_missing);
 }
 
+static void print_ranges(const check_ranges *r) {
+    cli_printf("ranges             %zu values in strict mode: %zu beyond %g, %llu elements NaN or infinite, "
+               "%llu hidden by "
+               "masks\n",
+               r->n, r->beyond, CHECK_FP16_MAX, (unsigned long long)r->nonfinite,
+               (unsigned long long)r->hidden);
+    for (size_t i = 0; i < r->n && i < TOP_RANGES; i++) {
+        const check_range *v = &r->row[i];
+        cli_printf("  %-40s %-12s %s  largest %10.4g  head-room %8.3g  subnormal %5.2f %%\n", v->name, v->op,
+                   dtype_name(v->dtype), v->largest, v->largest > 0 ? CHECK_FP16_MAX / v->largest : INFINITY,
+                   percent(v->subnormal, v->values));
+    }
+}
+
 static void print_text(const report *r) {
     const check_parity *p = &r->parity;
     cli_printf("positions          %zu in %zu texts (%.1f s, reference %.1f s)\n", p->positions, r->texts.n,
@@ -235,6 +281,7 @@ static void print_text(const report *r) {
     if (r->ids.rows)
         cli_printf("ids                %lld of %lld vocabulary rows audited, in %lld pieces\n",
                    (long long)r->ids.audited, (long long)r->ids.rows, (long long)r->ids.pieces);
+    if (r->ranges.n) print_ranges(&r->ranges);
     print_worst(r);
     for (const char *line = str_get(&r->failures), *end; *line; line = end + 1) {
         end = strchr(line, '\n');
@@ -259,11 +306,13 @@ int cmd_check(const cli_args *a) {
     ok = ok && check_metadata_run(&r.failures, cli_arg(a, "ARTIFACT"), m, &e) &&
          check_ids_run(&r.ids, m, go_on, NULL, &e) && check_weights_run(&r.weights, m, ref, &e) &&
          check_parity_run(&r.parity, m, ref, &r.texts, mode, go_on, NULL, &e);
+    ok = ok && (!cli_flag(a, "ranges") || check_ranges_run(&r.ranges, m, &r.texts, go_on, NULL, &e));
     if (ok) {
         set_threshold(&r, a);
         judge(&r);
         (cli_flag(a, "json") ? print_json : print_text)(&r);
     }
+    check_ranges_free(&r.ranges);
     bool passed = ok && !r.failures.len;
     str_free(&r.failures);
     check_weights_free(&r.weights);

@@ -45,6 +45,10 @@ void decoder_free(decoder *d) {
     free(d);
 }
 
+rt_session *decoder_session(const decoder *d) {
+    return d->s;
+}
+
 int64_t decoder_position(const decoder *d) {
     return d->position;
 }

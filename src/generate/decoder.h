@@ -17,7 +17,8 @@ typedef struct decoder decoder;
 
 decoder *decoder_new(const lm *m, rt_mode mode, err *e);
 void decoder_free(decoder *d);
-int64_t decoder_position(const decoder *d); /* tokens fed so far */
+rt_session *decoder_session(const decoder *d); /* to observe it; runs are the decoder's */
+int64_t decoder_position(const decoder *d);    /* tokens fed so far */
 
 typedef struct {
     /* Sees the row behind each token, in order; false ends the feed with ERR_CANCELLED. NULL: only the last

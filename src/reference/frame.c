@@ -277,10 +277,20 @@ static bool run_op(ref_frame *f, const ir_op *op, const ref_op_plan *plan, err *
     return ref_eval_op(&f->v, op) && (!f->call->find_nonfinite || check_finite(f, op, e));
 }
 
+static void observe(const ref_frame *f, const ir_op *op) {
+    if (ir_info(op->code)->flags & (OPF_CONST | OPF_CONSTEXPR)) return;
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        const ref_tensor *t = &f->env[op->out[k]->id];
+        if (t->cell && dtype_is_float((ir_dtype)t->type.dtype))
+            f->call->observe(f->call->observe_ctx, op->out[k], t);
+    }
+}
+
 static bool run_block(ref_frame *f, const ir_block *b, const ref_block_plan *plan, err *e) {
     for (size_t i = 0; i < b->n_op; i++) {
         const ir_op *op = b->op[i];
         if (!run_op(f, op, &plan->op[i], e)) return false;
+        if (f->call->observe) observe(f, op);
         for (uint32_t k = 0; k < op->n_out && f->n_kept; k++) {
             uint32_t slot = f->slot[op->out[k]->id];
             if (slot) share(&f->kept[slot - 1], &f->env[op->out[k]->id]);

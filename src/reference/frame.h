@@ -17,6 +17,9 @@ typedef struct {
     size_t n_keep;
     bool find_nonfinite; /* ERR_NUMERIC at the first op that makes a NaN without having got one, or an
                             infinity from finite operands */
+    /* Sees every float result of every op but constants, as it is made. NULL: nobody looks. */
+    void (*observe)(void *ctx, const ir_value *v, const ref_tensor *t);
+    void *observe_ctx;
 } ref_frame_call;
 
 ref_frame *ref_frame_new(const ref_plan *plan, ref_mode mode, err *e);

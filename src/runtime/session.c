@@ -14,6 +14,8 @@ struct rt_session {
     void *packed;      /* what rt_state_get() gave out */
     void **out;        /* memory of the last run's results */
     size_t n_out;
+    rt_observe_fn *observe;
+    void *observe_ctx;
 };
 
 struct rt_snapshot {
@@ -53,6 +55,11 @@ void rt_session_free(rt_session *s) {
 
 const rt_model *rt_session_model(const rt_session *s) {
     return s->m;
+}
+
+void rt_session_observe(rt_session *s, rt_observe_fn *fn, void *ctx) {
+    s->observe = fn;
+    s->observe_ctx = ctx;
 }
 
 /* ---- states ---- */
@@ -250,6 +257,11 @@ static bool bind_input(run *r, const ir_value *v, ref_tensor *in, err *e) {
     return rounded(in, &as, e);
 }
 
+static void show(void *ctx, const ir_value *v, const ref_tensor *t) {
+    const rt_session *s = ctx;
+    s->observe(s->observe_ctx, v, ref_floats(t), (size_t)ref_count(t));
+}
+
 static bool run_function(run *r, const rt_function *fn, ref_frame *frame, err *e) {
     const ir_function *f = fn->plan->f;
     rt_session *s = r->s;
@@ -263,7 +275,7 @@ static bool run_function(run *r, const rt_function *fn, ref_frame *frame, err *e
         state[i] = is_state ? &s->state[fn->state[i]] : NULL;
         ok = is_state ? have_state(s, fn->state[i], e) : bind_input(r, f->in[i], &in[i], e);
     }
-    ref_frame_call call = {in, state, r->keep, n_keep, r->c->find_nonfinite};
+    ref_frame_call call = {in, state, r->keep, n_keep, r->c->find_nonfinite, s->observe ? show : NULL, s};
     r->begun |= ok;
     ok = ok && ref_frame_run(frame, &call, e);
     for (size_t i = 0; i < f->body.n_out && ok; i++) {

@@ -22,6 +22,10 @@ typedef struct rt_snapshot rt_snapshot;
 rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e);
 void rt_session_free(rt_session *s);
 const rt_model *rt_session_model(const rt_session *s);
+/* From here on fn sees the values of every float result of every op but constants, n of them, as it is made;
+ * a value in a loop, each time. NULL: nobody looks. */
+typedef void rt_observe_fn(void *ctx, const ir_value *v, const float *x, size_t n);
+void rt_session_observe(rt_session *s, rt_observe_fn *fn, void *ctx);
 
 /* Runs one function (NULL: the default one). Inputs are checked against the description: name, dtype, shape
  * or range; an optional one that has a default value may be left out. Outputs are written to out (n_out = the

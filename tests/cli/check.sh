@@ -11,12 +11,15 @@ mkdir "$TMPDIR"
 echo '[493, 535, 258, 449, 11, 448, 317, 258, 1608, 818, 711, 441]' >"$work/ids"
 
 # passes; nothing stays behind
-expect 0 "" "$millet" check "$DEMO" --against "$model" --ids-file "$work/ids" --json
+expect 0 "" "$millet" check "$DEMO" --against "$model" --ids-file "$work/ids" --ranges --json
 json "d['passed'] is True and d['failures'] == [] and d['positions'] == 12 and d['candidates'] == 0"
 json "d['certain_agreement'] == 1 and d['mean_cosine'] > 0.999999 and 0 <= d['mean_kl'] < 1e-5"
 json "d['weights']['exact'] > 80 and d['weights']['compressed'] == d['weights']['unmatched'] == d['weights']['missing'] == 0"
 json "len(d['worst']) == 5 and all(isinstance(w['token_text'], str) for w in d['worst'])"
 json "[w['kl'] for w in d['worst']] == sorted((w['kl'] for w in d['worst']), reverse=True)"
+json "d['ranges']['nonfinite'] == 0 and d['ranges']['first_nonfinite'] is None and d['ranges']['hidden'] > 0"
+json "(lambda m: m == sorted(m, reverse=True) and m[0] > 0)([v['largest'] for v in d['ranges']['values']])"
+json "all(v['largest'] <= 65504 for v in d['ranges']['values'] if v['dtype'] == 'fp16')"
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left behind: $(ls -A "$TMPDIR")"
 expect 0 "" "$millet" check "$DEMO" --against "$model" --ids-file "$work/ids"
 grep -q '^passed$' "$work/stdout" || fail "no verdict: $(tail -1 "$work/stdout")"
@@ -36,6 +39,11 @@ def place(suffix):
     return slice(8 + size + a, 8 + size + b)
 if kind == "flip": # the last byte: sign of the last element
     data[place("layers.2.mlp.gate_proj.weight").stop - 1] ^= 0x80
+elif kind == "scale": # bf16: 14 more in the exponents of numbers that are not 0
+    p = place("layers.2.mlp.up_proj.weight")
+    for i in range(p.start, p.stop, 2):
+        v = data[i] | data[i + 1] << 8
+        if v & 0x7F80: data[i:i + 2] = struct.pack("<H", v + (14 << 7))
 else:
     a, b = place("layers.1.mlp.up_proj.weight"), place("layers.5.mlp.up_proj.weight")
     data[a], data[b] = data[b], data[a]
@@ -69,6 +77,12 @@ expect 1 "" "$millet" check "$work/stale" --against "$model" --ids-file "$work/i
 json "[(w['name'], w['differ'], w['first']) for w in d['weights']['bad']] == [('embed_tokens.bin', 1, 1000)]"
 mv "$work/stale/embed_tokens.bin.bad" "$work/stale/embed_tokens.bin"
 expect 1 "rows do not match their checksum" "$millet" check "$work/stale" --against "$model" --ids-file "$work/ids"
+
+# ranges: a projection scaled by 2^14 overflows fp16 where every op rounds
+damage scale "$model" "$work/scaled"
+expect 0 "" "$millet" convert "$work/scaled" -o "$work/scaled_out" --quiet --precision float16
+expect 1 "" "$millet" check "$work/scaled_out" --against "$work/scaled" --ids-file "$work/ids" --ranges --json
+json "any('NaN or infinite in strict mode, first in layer_2_mlp_' in f for f in d['failures'])"
 
 # metadata that is not the package's
 cp -r "$DEMO" "$work/said"
