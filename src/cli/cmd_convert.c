@@ -69,6 +69,7 @@ int cmd_convert(const cli_args *a) {
         .state = cli_text(a, "state"),
         .context = cli_int(a, "context"),
         .top_k = cli_int(a, "top-k"),
+        .prefill = cli_text(a, "prefill"),
         .quantize = cli_text(a, "quantize"),
         .vocab = cli_text(a, "vocab"),
         .recipe = cli_text(a, "recipe"),

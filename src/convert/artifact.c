@@ -67,6 +67,18 @@ static void add_pair(str *s, const char *key, const char *value) {
     str_json_string(s, value, strlen(value));
 }
 
+static void add_functions(str *s, const job *j) {
+    const models_options *o = &j->graph_options;
+    const ir_program *p = j->g.program;
+    for (size_t i = 0; i < p->n_func; i++) {
+        str_adds(s, i ? ", " : ",\n    \"functions\": [");
+        str_json_string(s, p->func[i]->name, strlen(p->func[i]->name));
+    }
+    str_adds(s, "],\n    \"prefill_sizes\": [");
+    for (size_t i = 0; i < o->n_prefill; i++) str_printf(s, "%s%" PRId64, i ? ", " : "", o->prefill[i]);
+    str_addc(s, ']');
+}
+
 static void add_graph(str *s, const job *j) {
     const models_options *o = &j->graph_options;
     str_adds(s, "  \"graph\": {\n");
@@ -80,7 +92,9 @@ static void add_graph(str *s, const job *j) {
     } else {
         str_printf(s, "    \"top_k\": %" PRId64 ",\n", o->top_k);
     }
-    str_printf(s, "    \"context\": %" PRId64 "\n  },\n", o->context);
+    str_printf(s, "    \"context\": %" PRId64, o->context);
+    if (o->n_prefill) add_functions(s, j);
+    str_adds(s, "\n  },\n");
 }
 
 /* An object of the notes of one kind: tensor -> count. */

@@ -42,6 +42,24 @@ static bool read_options(job *j, err *e) {
     return true;
 }
 
+/* "4,16,64": ascending numbers. */
+static bool read_prefill(job *j, err *e) {
+    const char *list = j->o->prefill;
+    if (!list) return true;
+    int64_t *size = ARENA_ARRAY(j->a, int64_t, MODELS_MAX_PREFILL);
+    size_t n = 0;
+    for (const char *p = list, *end = p; *end; p = end + 1) {
+        end = p + strcspn(p, ",");
+        if (n == MODELS_MAX_PREFILL || !str_to_int64(arena_strn(j->a, p, (size_t)(end - p)), &size[n]))
+            return err_set(e, ERR_USAGE, "prefill %.100s: expected up to %d sizes, as in 4,16,64", list,
+                           MODELS_MAX_PREFILL);
+        n++;
+    }
+    j->graph_options.prefill = size;
+    j->graph_options.n_prefill = n;
+    return true;
+}
+
 static bool read_recipe(job *j, err *e) {
     const convert_options *o = j->o;
     quant_recipe *r = &j->recipe;
@@ -179,9 +197,10 @@ static bool commit(job *j, err *e) {
 
 bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e) {
     job j = {.a = arena_new(), .o = o};
-    bool ok = read_options(&j, e) && read_recipe(&j, e) && job_check_places(&j, dir, out, e) &&
-              begin(&j, e) && build(&j, e) && job_write_package(&j, e) && job_write_embedding(&j, e) &&
-              job_copy_tokenizer(&j, e) && job_write_metadata(&j, e) && commit(&j, e);
+    bool ok = read_options(&j, e) && read_prefill(&j, e) && read_recipe(&j, e) &&
+              job_check_places(&j, dir, out, e) && begin(&j, e) && build(&j, e) && job_write_package(&j, e) &&
+              job_write_embedding(&j, e) && job_copy_tokenizer(&j, e) && job_write_metadata(&j, e) &&
+              commit(&j, e);
     if (ok && summary) job_summary(&j, summary);
     stage_abort(j.st);
     checkpoint_close(j.c);

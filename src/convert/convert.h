@@ -11,6 +11,7 @@ typedef struct {
     const char *state;     /* "split", "fp16"; NULL: split, in precision float16 fp16 */
     int64_t context;       /* 0: 2048 */
     int64_t top_k;         /* -1: 64; 0: logits */
+    const char *prefill;   /* chunks: sizes of prefill functions beside "decode", "4,16,64"; NULL: none */
     const char *quantize;  /* scheme of the weights (quantize/scheme.h); NULL: none */
     const char *vocab;     /* scheme of embedding and head; "same" (NULL): as the others */
     const char *recipe;    /* file of rules by name pattern; NULL: none */

@@ -121,6 +121,8 @@ void job_summary(const job *j, str *s) {
     if (o->preset == PRESET_CHUNKS) str_printf(s, ", state %s", job_state_name(j));
     str_printf(s, ", context %" PRId64, o->context);
     if (o->preset == PRESET_SINGLE) str_printf(s, ", top-k %" PRId64, o->top_k);
+    for (size_t i = 0; i < o->n_prefill; i++)
+        str_printf(s, "%s%" PRId64, i ? "," : ", prefill ", o->prefill[i]);
     str_addc(s, '\n');
     add_sizes(j, s);
     add_compression(j, s);

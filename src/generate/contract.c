@@ -191,6 +191,43 @@ static bool try_function(contract *c, const coreml_model *m, const coreml_functi
     return ok;
 }
 
+static bool same_states(const coreml_function *a, const coreml_function *b) {
+    if (a->n_state != b->n_state) return false;
+    for (size_t i = 0; i < a->n_state; i++) {
+        const coreml_feature *s = by_name(b->state, b->n_state, a->state[i].name);
+        if (!s || !ir_type_equal(&s->type, &a->state[i].type)) return false;
+    }
+    return true;
+}
+
+/* Whether f does for several tokens what the function of c does for one. */
+static bool as_prefill(const contract *c, const coreml_model *m, const coreml_function *f,
+                       contract_prefill *p) {
+    look l = {.m = m, .f = f};
+    const coreml_feature *hidden = input(&l, "hidden", 3, c->input_type, c->input_type);
+    const coreml_feature *at[2] = {input(&l, "current_pos", 1, DT_INT32, DT_INT32),
+                                   input(&l, "valid_length", 1, DT_INT32, DT_INT32)};
+    ir_type t = {0};
+    *p = (contract_prefill){.function = f->name, .n_out = f->n_out};
+    bool ok = output(&l, "logits", 2, DT_FP32, DT_FP16, &p->logits, &t) && t.dim[1] == c->vocab &&
+              f->n_in == 3 && !l.lacks.len && at[0]->type.dim[0] == 1 && at[1]->type.dim[0] == 1 &&
+              hidden->type.dim[0] == 1 && hidden->type.dim[1] > 1 && hidden->type.dim[1] <= c->context &&
+              hidden->type.dim[2] == c->hidden && same_states(f, coreml_function_find(m, c->function));
+    if (ok) p->tokens = hidden->type.dim[1];
+    str_free(&l.lacks);
+    return ok;
+}
+
+static void find_prefill(contract *c, const coreml_model *m) {
+    for (size_t i = 0; i < m->n_func && c->n_prefill < CONTRACT_MAX_PREFILL; i++) {
+        contract_prefill p;
+        if (!as_prefill(c, m, &m->func[i], &p)) continue;
+        size_t at = c->n_prefill++;
+        for (; at && c->prefill[at - 1].tokens > p.tokens; at--) c->prefill[at] = c->prefill[at - 1];
+        c->prefill[at] = p;
+    }
+}
+
 bool contract_find(contract *c, const coreml_model *m, err *e) {
     if (m->n_part)
         return err_set(e, ERR_UNSUPPORTED, "a pipeline is not a form that can generate (chunks, single)");
@@ -210,6 +247,7 @@ bool contract_find(contract *c, const coreml_model *m, err *e) {
             "Function %.60s has %.400s",
             str_get(&chunks), str_get(&single), first->name, str_get(&has));
     }
+    if (ok && c->form == CONTRACT_CHUNKS) find_prefill(c, m);
     str_free(&chunks);
     str_free(&single);
     str_free(&has);

@@ -14,8 +14,9 @@ struct decoder {
     const lm *m;
     rt_mode mode;
     rt_session *s;
-    rt_tensor *out; /* the function's outputs */
-    int32_t *past;  /* tokens fed so far */
+    rt_tensor *out;                  /* the outputs of the last call */
+    const contract_prefill *prefill; /* of the last call; NULL: the contract's own function */
+    int32_t *past;                   /* tokens fed so far */
     int64_t position, cap_past;
     void *input; /* chunks: a table row; single: the mask */
     size_t cap_input;
@@ -26,7 +27,10 @@ decoder *decoder_new(const lm *m, rt_mode mode, err *e) {
     decoder *d = mem_alloc(sizeof *d);
     *d = (decoder){.m = m, .mode = mode};
     d->s = rt_session_new(m->model, mode, e);
-    d->out = mem_alloc(m->form.n_out * sizeof *d->out);
+    size_t n_out = m->form.n_out;
+    for (size_t i = 0; i < m->form.n_prefill; i++)
+        if (m->form.prefill[i].n_out > n_out) n_out = m->form.prefill[i].n_out;
+    d->out = mem_alloc(n_out * sizeof *d->out);
     int64_t n = m->form.top_k ? m->form.top_k : m->form.vocab;
     d->row = d->s ? mem_try((size_t)n, sizeof *d->row) : NULL;
     if (d->row) return d;
@@ -62,22 +66,32 @@ static bool input_room(decoder *d, size_t count, size_t size, err *e) {
 }
 
 static bool run(decoder *d, rt_session *s, const rt_tensor *in, bool find, err *e) {
-    rt_call c = {.function = d->m->form.function, .in = in, .n_in = 2, .out = d->out, .find_nonfinite = find};
+    rt_call c = {.function = d->prefill ? d->prefill->function : d->m->form.function,
+                 .in = in,
+                 .n_in = d->prefill ? 3 : 2,
+                 .out = d->out,
+                 .find_nonfinite = find};
     return rt_run(s, &c, e);
 }
 
-static bool run_chunks(decoder *d, rt_session *s, int32_t id, int64_t position, bool find, err *e) {
+/* Rows of the table, and zeros for what a prefill function takes beyond n tokens. */
+static bool run_chunks(decoder *d, rt_session *s, const int32_t *ids, size_t n, int64_t position, bool find,
+                       err *e) {
     const contract *f = &d->m->form;
-    size_t h = (size_t)f->hidden;
-    if (!input_room(d, h, sizeof(float) + sizeof(uint16_t), e)) return false;
+    int64_t tokens = d->prefill ? d->prefill->tokens : 1;
+    size_t h = (size_t)f->hidden, all = (size_t)tokens * h;
+    if (!input_room(d, all, sizeof(float) + sizeof(uint16_t), e)) return false;
     float *row = d->input;
     void *hidden = row;
-    if (!embedding_row(d->m->table, id, row))
-        return err_set(e, ERR_USAGE, "the embedding table has no row %d", id);
-    if (f->input_type == DT_FP16) num_f32_to_f16(hidden = row + h, row, h);
-    int32_t at = (int32_t)position;
-    const rt_tensor in[2] = {{"hidden", IR_TYPE(f->input_type, 1, 1, f->hidden), hidden},
-                             {"current_pos", IR_TYPE(DT_INT32, 1), &at}};
+    memset(row, 0, all * sizeof *row);
+    for (size_t t = 0; t < n; t++)
+        if (!embedding_row(d->m->table, ids[t], row + t * h))
+            return err_set(e, ERR_USAGE, "the embedding table has no row %d", ids[t]);
+    if (f->input_type == DT_FP16) num_f32_to_f16(hidden = row + all, row, all);
+    int32_t at = (int32_t)position, valid = (int32_t)n;
+    const rt_tensor in[3] = {{"hidden", IR_TYPE(f->input_type, 1, tokens, f->hidden), hidden},
+                             {"current_pos", IR_TYPE(DT_INT32, 1), &at},
+                             {"valid_length", IR_TYPE(DT_INT32, 1), &valid}};
     return run(d, s, in, find, e);
 }
 
@@ -107,23 +121,39 @@ static bool run_single(decoder *d, rt_session *s, const int32_t *ids, size_t n, 
     return run(d, s, in, find, e);
 }
 
-/* How many of the n tokens that start at position the next call takes. */
-static size_t block(const decoder *d, size_t n) {
-    size_t most = d->m->form.block < MAX_BLOCK ? (size_t)d->m->form.block : MAX_BLOCK;
-    return n < most ? n : most;
+/* The prefill function for the next of n tokens at position: the largest one that they fill at least half of
+ * and that ends within the context; NULL: none. What it writes to the caches behind its n tokens is seen by
+ * no token before those that come next have overwritten it. */
+static const contract_prefill *choose_prefill(const decoder *d, size_t n, int64_t position) {
+    const contract *f = &d->m->form;
+    for (size_t i = f->n_prefill; n > 1 && i-- > 0;)
+        if ((uint64_t)f->prefill[i].tokens <= 2 * (uint64_t)n &&
+            f->prefill[i].tokens <= f->context - position)
+            return &f->prefill[i];
+    return NULL;
+}
+
+/* How many of the n tokens that start at position the next call takes, and of which function. every: the rows
+ * behind all tokens are wanted, and prefill functions give only the last one. */
+static size_t block(decoder *d, size_t n, int64_t position, bool every) {
+    d->prefill = every ? NULL : choose_prefill(d, n, position);
+    int64_t most = d->prefill ? d->prefill->tokens : d->m->form.block;
+    if (!d->prefill && most > MAX_BLOCK) most = MAX_BLOCK;
+    return n < (uint64_t)most ? n : (size_t)most;
 }
 
 static bool step(decoder *d, rt_session *s, const int32_t *ids, size_t n, int64_t position, bool find,
                  err *e) {
-    return d->m->form.form == CONTRACT_CHUNKS ? run_chunks(d, s, ids[0], position, find, e)
+    return d->m->form.form == CONTRACT_CHUNKS ? run_chunks(d, s, ids, n, position, find, e)
                                               : run_single(d, s, ids, n, position, find, e);
 }
 
-/* Row t of the outputs of the last call. */
+/* The scores behind token t of the last call. */
 static bool get_row(decoder *d, size_t t, decoder_row *r, err *e) {
     const contract *f = &d->m->form;
     size_t n = (size_t)(f->top_k ? f->top_k : f->vocab);
-    const rt_tensor *o = &d->out[f->top_k ? f->values : f->logits];
+    const rt_tensor *o = &d->out[f->top_k ? f->values : d->prefill ? d->prefill->logits : f->logits];
+    if (d->prefill) t = 0; /* the only row, that of the last token */
     int64_t count = ir_type_count(&o->type);
     if (count < 0 || (uint64_t)count < (t + 1) * n)
         return err_set(e, ERR_INVALID, "%s: output %s has %" PRId64 " elements, not %zu a token", f->function,
@@ -155,12 +185,15 @@ static bool finite_row(const decoder_row *r) {
 }
 
 /* Runs everything up to position again from fresh states, looking at every op. Always sets the error. */
-static void explain(decoder *d, int64_t position, err *e) {
+static void explain(decoder *d, int64_t position, bool every, err *e) {
     rt_session *s = rt_session_new(d->m->model, d->mode, e);
     for (int64_t at = 0; s && at < position;) {
-        size_t n = block(d, (size_t)(position - at));
+        size_t n = block(d, (size_t)(position - at), at, every);
         if (!step(d, s, d->past + at, n, at, true, e)) {
-            err_where(e, "token %" PRId64 " (id %d)", at, d->past[at]);
+            if (d->prefill)
+                err_where(e, "tokens %" PRId64 " to %" PRId64, at, at + (int64_t)n - 1);
+            else
+                err_where(e, "token %" PRId64 " (id %d)", at, d->past[at]);
             break;
         }
         at += (int64_t)n;
@@ -205,7 +238,7 @@ static bool visit(decoder *d, size_t t, size_t index, const decoder_hooks *h, de
     decoder_row r;
     if (!get_row(d, t, &r, e)) return false;
     if (!finite_row(&r)) {
-        explain(d, d->position + (int64_t)t + 1, e);
+        explain(d, d->position + (int64_t)t + 1, h && h->row, e);
         return false;
     }
     if (last) *last = r;
@@ -219,7 +252,7 @@ bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks 
     bool all = h && h->row;
     for (size_t done = 0; done < n;) {
         if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "stopped");
-        size_t b = block(d, n - done);
+        size_t b = block(d, n - done, d->position, all);
         if (!step(d, d->s, ids + done, b, d->position, false, e)) return false;
         size_t first = all ? 0 : done + b == n ? b - 1 : b; /* rows of interest */
         for (size_t t = first; t < b; t++)

@@ -51,13 +51,19 @@ static double inverse_frequency(const rope_config *r, int64_t j) {
     return f * ((1 - s) / r->factor + s);
 }
 
-void rope_tables(graph *g, ir_value *positions) {
+/* [1, rope.dims], the same constant for every function. */
+static const ir_const *frequencies(graph *g) {
     const rope_config *r = &g->c->rope;
+    if (g->frequency) return g->frequency;
     float *f = ARENA_ARRAY(g->a, float, (size_t)r->dims); /* both elements of a pair turn by one angle */
     for (int64_t j = 0; j < r->dims / 2; j++) f[j] = f[j + r->dims / 2] = (float)inverse_frequency(r, j);
     ir_const *table = ir_const_new(g->a, IR_TYPE(DT_FP32, 1, r->dims), f);
     table->in_blob = r->dims >= 10;
-    ir_value *frequency = b_const(&g->b, "rope_frequency", table);
+    return g->frequency = table;
+}
+
+void rope_tables(graph *g, ir_value *positions) {
+    ir_value *frequency = b_const(&g->b, "rope_frequency", frequencies(g));
     ir_value *column = b_op(&g->b, OP_expand_dims, "position_column", A_x, cast(g, positions, DT_FP32),
                             A_axes, B_INTS(&g->b, 1), A_NONE);
     ir_value *angle = binary(g, OP_mul, "rope_angle", column, frequency);
@@ -85,23 +91,18 @@ ir_value *rope(graph *g, const char *name, ir_value *x) {
 /* --- attention --- */
 
 static ir_value *swap_heads_and_tokens(graph *g, const char *name, ir_value *x) {
-    return b_op(&g->b, OP_transpose, graph_name(g, name), A_x, x, A_perm, B_INTS(&g->b, 0, 2, 1, 3), A_NONE);
+    return transpose(g, name, x, B_INTS(&g->b, 0, 2, 1, 3));
 }
 
 /* [1,T,n*d] -> [1,n,T,d] and back; for one token both are plain reshapes. */
 static ir_value *to_heads(graph *g, const char *name, ir_value *x, int64_t n, int64_t d) {
-    if (!single(g)) return RESHAPE(g, name, x, 1, (int32_t)n, 1, (int32_t)d);
-    return swap_heads_and_tokens(g, name, RESHAPE(g, "by_token", x, 1, -1, (int32_t)n, (int32_t)d));
+    if (g->tokens == 1) return RESHAPE(g, name, x, 1, (int32_t)n, 1, (int32_t)d);
+    return swap_heads_and_tokens(g, name, RESHAPE(g, "by_token", x, 1, g->tokens, (int32_t)n, (int32_t)d));
 }
 
 static ir_value *from_heads(graph *g, const char *name, ir_value *x, int64_t n, int64_t d) {
-    if (single(g)) x = swap_heads_and_tokens(g, "by_token", x);
-    return RESHAPE(g, name, x, 1, single(g) ? -1 : 1, (int32_t)(n * d));
-}
-
-static ir_value *bounds(graph *g, const char *name, ir_value *const *v, uint32_t n) {
-    return b_opv(&g->b, OP_concat, name, A_values, v, n, A_axis, b_i32(&g->b, 0), A_interleave,
-                 b_bool(&g->b, false), A_NONE);
+    if (g->tokens != 1) x = swap_heads_and_tokens(g, "by_token", x);
+    return RESHAPE(g, name, x, 1, g->tokens, (int32_t)(n * d));
 }
 
 /* Where this call's keys and values go: [past, past + T) of every layer's state (chunks), or of this layer's
@@ -155,15 +156,12 @@ static ir_value *append(graph *g, const char *name, ir_value *v) {
 static ir_value *attend(graph *g, ir_value *q, ir_value *keys, ir_value *values) {
     const ckpt_config *c = g->c;
     ir_builder *b = &g->b;
-    int32_t heads = (int32_t)c->heads, groups = (int32_t)c->kv_heads, d = (int32_t)c->head_dim,
-            t = single(g) ? -1 : 1;
+    int32_t heads = (int32_t)c->heads, groups = (int32_t)c->kv_heads, d = (int32_t)c->head_dim, t = g->tokens;
     q = RESHAPE(g, "query_groups", q, 1, groups, heads / groups, t, d);
-    ir_value *scores = b_op(b, OP_matmul, graph_name(g, "scores"), A_x, q, A_y, keys, A_transpose_x,
-                            b_bool(b, false), A_transpose_y, b_bool(b, true), A_NONE);
+    ir_value *scores = matmul(g, "scores", q, keys, false, true);
     scores = binary(g, OP_add, "masked_scores", cast(g, scores, g->type.stream), g->mask);
     ir_value *p = b_op(b, OP_softmax, graph_name(g, "attention"), A_x, scores, A_axis, b_i32(b, -1), A_NONE);
-    ir_value *y = b_op(b, OP_matmul, graph_name(g, "attended"), A_x, cast(g, p, g->type.linear), A_y, values,
-                       A_transpose_x, b_bool(b, false), A_transpose_y, b_bool(b, false), A_NONE);
+    ir_value *y = matmul(g, "attended", cast(g, p, g->type.linear), values, false, false);
     return from_heads(g, "attended_heads", RESHAPE(g, "attended_by_head", y, 1, heads, t, d), heads, d);
 }
 

@@ -1,7 +1,8 @@
 /* The pieces that model families share, and the graph that is being built. Every piece appends ops and
  * returns its result; the builder's first error sticks, so that nothing is checked in between.
  *
- * Shapes: T is the number of tokens of a call (1 in preset chunks, flexible in preset single), K the length
+ * Shapes: T is the number of tokens of a call (preset chunks: 1, or the size of a prefill function; preset
+ * single: flexible), K the length
  * of the context that is attended to, A query heads and G key/value heads of size D, h the hidden size. */
 #ifndef MODELS_BLOCKS_H
 #define MODELS_BLOCKS_H
@@ -14,7 +15,16 @@ typedef struct {
     ir_dtype linear; /* results of projections, K/V, convolution history: fp16, fp16, fp32 */
     ir_dtype stream; /* residual stream, norms, RoPE, scores, softmax: fp32, fp16, fp32 */
     ir_dtype core;   /* DeltaNet step and gates: fp32, fp16 (fp32 when its state is split), fp32 */
+    ir_dtype small;  /* parameters of the core: as the core of a step, whatever function they are used in */
 } precision_roles;
+
+/* Constant C x C matrices of the chunked delta rule in core dtype, C tokens a chunk. */
+enum { DELTA_CHUNK = 64 };
+typedef struct {
+    ir_value *lower, *below, *eye; /* 1 on and below the diagonal; below it; on it */
+    ir_value *merge[8]; /* level n: rows in the second, columns in the first half of a block of 2^(n+1) */
+    int levels;
+} delta_triangle;
 
 typedef struct graph {
     ir_builder b;
@@ -30,12 +40,22 @@ typedef struct graph {
     map *used;          /* tensors that are part of the program, by name */
     map *scanned;       /* tensors whose values have been looked at, by name; 1: they need fp32 */
     size_t cap_note;
+    /* Functions share constants, so that each lies in the weight file once: */
+    map *weights; /* of the checkpoint: index in weight */
+    const ir_const **weight;
+    size_t cap_weight;
+    const ir_const *frequency; /* of RoPE */
     /* Made once per function: */
+    int32_t tokens;       /* T: 1 (one step), more (prefill), -1 (single: flexible) */
     ir_value *cos, *sin;  /* [T, rope.dims], stream dtype */
-    ir_value *mask;       /* added to the scores: [K] (chunks) or [1,1,1,T,K] (single), stream dtype */
+    ir_value *mask;       /* added to the scores: [K] or [T,K] (chunks), [1,1,1,T,K] (single), stream dtype */
     ir_value *past, *end; /* int32 [1]: position of the first token of the call; past + T */
     ir_value *cache_begin, *cache_end; /* bounds of this call's keys and values in their states */
     struct state_pair *cache;          /* single: the stacked keys and values */
+    ir_value *valid;      /* prefill: int32 [1], how many tokens are real; the others stand behind them */
+    ir_value *live;       /* with DeltaNet: [T,1] in core dtype, 1 for real tokens and 0 for others */
+    ir_value *kept_begin; /* the same: where the columns begin that a convolution keeps */
+    delta_triangle tri;   /* the same */
 } graph;
 
 /* --- graph.c: names, numbers, constants, states
@@ -52,6 +72,12 @@ ir_value *cast(graph *g, ir_value *x, ir_dtype d); /* x itself when it is of dty
 ir_value *cast_named(graph *g, const char *name, ir_value *x,
                      ir_dtype d); /* the result is named, even if x is of dtype d */
 ir_value *reshape(graph *g, const char *name, ir_value *x, ir_value *shape);
+ir_value *transpose(graph *g, const char *name, ir_value *x, ir_value *perm);
+ir_value *matmul(graph *g, const char *name, ir_value *x, ir_value *y, bool transpose_x, bool transpose_y);
+/* n int32 [1] in a row: [n], for slices. The name is not prefixed. */
+ir_value *bounds(graph *g, const char *name, ir_value *const *v, uint32_t n);
+/* 0, 1, ... n - 1 as int32 [n], made at run time: no constant depends on n. */
+ir_value *iota(graph *g, const char *name, int64_t n);
 #define RESHAPE(g, name, x, ...) reshape(g, name, x, B_INTS(&(g)->b, __VA_ARGS__))
 /* Splits the axis into n pieces of the given sizes. */
 void split_axis(graph *g, const char *name, ir_value *x, int axis, const int32_t *sizes, uint32_t n,
@@ -63,6 +89,8 @@ const st_tensor *graph_tensor(graph *g, const char *name, int rank, const int64_
 /* The dtype that its constant gets: d, or fp32 where d is fp16 and values would overflow. Counts go to the
  * notes. */
 ir_dtype graph_weight_dtype(graph *g, const st_tensor *t, weight_fold fold, ir_dtype d);
+/* Rows of a tensor as weight_const() makes them, the same one for every function. */
+const ir_const *graph_const(graph *g, const st_tensor *t, weight_fold fold, int64_t row, ir_type shape);
 /* A vector or other small parameter as a constant (dtype as above). */
 ir_value *parameter(graph *g, const char *name, weight_fold fold, ir_dtype d, int rank, const int64_t *dim);
 #define PARAMETER(g, name, fold, d, ...)                                                                     \
@@ -117,8 +145,15 @@ ir_value *attention(graph *g, ir_value *x, const attention_kind *k);
 /* One decoder layer of the usual form: x + attention(norm(x)), then x + mlp(norm(x)). */
 ir_value *decoder_layer(graph *g, ir_value *x, const attention_kind *k, weight_fold norms);
 
-/* One token of a gated DeltaNet layer; x [1,1,h] in linear dtype. (deltanet.c) */
+/* A gated DeltaNet layer; x [1,T,h] in linear dtype. (deltanet.c) */
 ir_value *deltanet(graph *g, ir_value *x);
+/* Makes g->tri, g->live and g->kept_begin, for T > 1. (delta_chunk.c) */
+void delta_prepare(graph *g);
+/* The delta rule over T tokens, min(T, DELTA_CHUNK) at a time. H key heads, each for R value heads: q and k
+ * [H,1,T,dk] of unit length (q scaled), v [H,R,T,dv], beta and log_decay [H,R,T,1] (both 0: the token changes
+ * nothing), *memory [H,R,dk,dv], which becomes the one behind the last token. -> [H,R,T,dv], core dtype. */
+ir_value *delta_chunks(graph *g, ir_value *q, ir_value *k, ir_value *v, ir_value *beta, ir_value *log_decay,
+                       ir_value **memory);
 
 /* --- head.c
  * ------------------------------------------------------------------------------------------------------ */

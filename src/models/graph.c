@@ -40,6 +40,27 @@ ir_value *reshape(graph *g, const char *name, ir_value *x, ir_value *shape) {
     return b_op(&g->b, OP_reshape, graph_name(g, name), A_x, x, A_shape, shape, A_NONE);
 }
 
+ir_value *transpose(graph *g, const char *name, ir_value *x, ir_value *perm) {
+    return b_op(&g->b, OP_transpose, graph_name(g, name), A_x, x, A_perm, perm, A_NONE);
+}
+
+ir_value *matmul(graph *g, const char *name, ir_value *x, ir_value *y, bool transpose_x, bool transpose_y) {
+    ir_builder *b = &g->b;
+    return b_op(b, OP_matmul, graph_name(g, name), A_x, x, A_y, y, A_transpose_x, b_bool(b, transpose_x),
+                A_transpose_y, b_bool(b, transpose_y), A_NONE);
+}
+
+ir_value *bounds(graph *g, const char *name, ir_value *const *v, uint32_t n) {
+    return b_opv(&g->b, OP_concat, name, A_values, v, n, A_axis, b_i32(&g->b, 0), A_interleave,
+                 b_bool(&g->b, false), A_NONE);
+}
+
+ir_value *iota(graph *g, const char *name, int64_t n) {
+    ir_builder *b = &g->b;
+    return b_op(b, OP_range_1d, name, A_start, b_i32(b, 0), A_end, b_i32(b, (int32_t)n), A_step, b_i32(b, 1),
+                A_NONE);
+}
+
 void split_axis(graph *g, const char *name, ir_value *x, int axis, const int32_t *sizes, uint32_t n,
                 ir_value **out) {
     b_op_multi(&g->b, OP_split, graph_name(g, name), out, n, A_x, x, A_split_sizes, b_ints(&g->b, sizes, n),
@@ -98,6 +119,17 @@ ir_dtype graph_weight_dtype(graph *g, const st_tensor *t, weight_fold fold, ir_d
     return r.overflow ? DT_FP32 : d;
 }
 
+const ir_const *graph_const(graph *g, const st_tensor *t, weight_fold fold, int64_t row, ir_type shape) {
+    const char *key =
+        arena_printf(g->a, "%p %d %" PRId64 " %d", (const void *)t, (int)fold, row, (int)shape.dtype);
+    uint32_t at = map_get(g->weights, key, strlen(key));
+    if (at != MAP_NONE) return g->weight[at];
+    size_t n = map_count(g->weights);
+    g->weight = arena_grow(g->a, g->weight, n, &g->cap_weight, n + 1, sizeof *g->weight);
+    map_add(g->weights, key, strlen(key), (uint32_t)n);
+    return g->weight[n] = weight_const(g->a, t, fold, row, shape);
+}
+
 /* "layers.0.mlp.up_proj.weight" -> "layers_0_mlp_up_proj_weight": names are identifiers. */
 static const char *identifier(graph *g, const char *name) {
     char *s = arena_str(g->a, graph_name(g, name));
@@ -110,7 +142,7 @@ ir_value *parameter(graph *g, const char *name, weight_fold fold, ir_dtype d, in
     const st_tensor *t = graph_tensor(g, name, rank, dim);
     if (!t) return number(g, d, 0);
     d = graph_weight_dtype(g, t, fold, d);
-    return b_const(&g->b, identifier(g, name), weight_const(g->a, t, fold, 0, ir_tensor(d, rank, dim)));
+    return b_const(&g->b, identifier(g, name), graph_const(g, t, fold, 0, ir_tensor(d, rank, dim)));
 }
 
 ir_value *linear(graph *g, const char *module, ir_value *x, int64_t in, int64_t out, bool bias) {
@@ -121,10 +153,9 @@ ir_value *linear(graph *g, const char *module, ir_value *x, int64_t in, int64_t 
     if (!w || (bias && !c)) return x;
     ir_dtype d = graph_weight_dtype(g, w, FOLD_NONE, g->type.weight); /* weight and bias are of one dtype */
     if (c && graph_weight_dtype(g, c, FOLD_NONE, g->type.weight) != d) d = DT_FP32;
-    const ir_const *wc = weight_const(g->a, w, FOLD_NONE, 0, IR_TYPE(d, out, in));
+    const ir_const *wc = graph_const(g, w, FOLD_NONE, 0, IR_TYPE(d, out, in));
     ir_value *wv = b_const(&g->b, identifier(g, weight_name), wc), *cv = NULL;
-    if (c)
-        cv = b_const(&g->b, identifier(g, bias_name), weight_const(g->a, c, FOLD_NONE, 0, IR_TYPE(d, out)));
+    if (c) cv = b_const(&g->b, identifier(g, bias_name), graph_const(g, c, FOLD_NONE, 0, IR_TYPE(d, out)));
     if (d == DT_FP32) x = cast(g, x, d);
     return b_op(&g->b, OP_linear, identifier(g, module), A_x, x, A_weight, wv, A_bias, cv, A_NONE);
 }

@@ -42,8 +42,8 @@ static void make_parts(graph *g, head_weights *w) {
         int64_t first = i * HEAD_ROWS, rows = c->vocab - first < HEAD_ROWS ? c->vocab - first : HEAD_ROWS;
         const char *name =
             w->n_part == 1 ? "lm_head_weight" : arena_printf(g->a, "lm_head_weight_%lld", (long long)i);
-        w->part[i] = b_const(&g->b, name,
-                             weight_const(g->a, w->tensor, FOLD_NONE, first, IR_TYPE(d, rows, c->hidden)));
+        w->part[i] =
+            b_const(&g->b, name, graph_const(g, w->tensor, FOLD_NONE, first, IR_TYPE(d, rows, c->hidden)));
     }
 }
 

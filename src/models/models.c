@@ -37,12 +37,12 @@ models_preset models_default_preset(const ckpt_config *c) {
 
 static precision_roles roles(const models_options *o) {
     switch (o->precision) {
-    case PRECISION_FLOAT32: return (precision_roles){DT_FP32, DT_FP32, DT_FP32, DT_FP32};
+    case PRECISION_FLOAT32: return (precision_roles){DT_FP32, DT_FP32, DT_FP32, DT_FP32, 0};
     case PRECISION_FLOAT16:
-        return (precision_roles){DT_FP16, DT_FP16, DT_FP16, o->split_state ? DT_FP32 : DT_FP16};
+        return (precision_roles){DT_FP16, DT_FP16, DT_FP16, o->split_state ? DT_FP32 : DT_FP16, 0};
     case PRECISION_MIXED: break;
     }
-    return (precision_roles){DT_FP16, DT_FP16, DT_FP32, DT_FP32};
+    return (precision_roles){DT_FP16, DT_FP16, DT_FP32, DT_FP32, 0};
 }
 
 /* --- the checkpoint's tensors as a whole --- */
@@ -97,14 +97,12 @@ static void note_skipped(graph *g) {
 
 /* --- the two forms --- */
 
-/* Which cache positions the token may see: 0, or far below every score. An iota made at run time, so that no
- * constant depends on the context. */
-static ir_value *decode_mask(graph *g) {
-    ir_builder *b = &g->b;
+/* Which cache positions each token may see, those up to its own: 0, or far below every score. positions: [1],
+ * or [T,1]. */
+static ir_value *causal_mask(graph *g, ir_value *positions) {
     ir_dtype d = g->type.stream;
-    ir_value *slots = b_op(b, OP_range_1d, "cache_slots", A_start, b_i32(b, 0), A_end,
-                           b_i32(b, (int32_t)g->o->context), A_step, b_i32(b, 1), A_NONE);
-    ir_value *visible = cast(g, binary(g, OP_less_equal, "visible", slots, g->past), d);
+    ir_value *slots = iota(g, "cache_slots", g->o->context);
+    ir_value *visible = cast(g, binary(g, OP_less_equal, "visible", slots, positions), d);
     ir_value *hidden = binary(g, OP_sub, "minus_hidden", visible, number(g, d, 1));
     return binary(g, OP_mul, "mask", hidden, number(g, d, d == DT_FP16 ? 30000 : 65504));
 }
@@ -112,22 +110,56 @@ static ir_value *decode_mask(graph *g) {
 static void run_layers(graph *g, const model_family *f, ir_value **x) {
     for (g->layer = 0; g->layer < g->c->layers; g->layer++) *x = f->layer(g, *x);
     g->layer = -1;
-    *x = rms_norm(g, "norm.weight", *x, f->final_norm, g->c->hidden, "final_norm_out");
 }
 
-/* hidden [1,1,h] and current_pos [1] -> logits [1,V]. */
+static ir_value *final_norm(graph *g, const model_family *f, ir_value *x) {
+    return rms_norm(g, "norm.weight", x, f->final_norm, g->c->hidden, "final_norm_out");
+}
+
+/* What a prefill function has beside a step: positions of its own, and which tokens are real. */
+static void prepare_prefill(graph *g) {
+    ir_builder *b = &g->b;
+    g->valid = b_input(b, "valid_length", IR_TYPE(DT_INT32, 1));
+    g->end = binary(g, OP_add, "next_pos", g->past, b_i32(b, g->tokens));
+    ir_value *positions = binary(g, OP_add, "positions", iota(g, "offsets", g->tokens), g->past);
+    rope_tables(g, positions);
+    g->mask =
+        causal_mask(g, b_op(b, OP_expand_dims, "mask_column", A_x, positions, A_axes, B_INTS(b, 1), A_NONE));
+    bool delta = false;
+    for (int64_t i = 0; i < g->c->layers; i++) delta |= g->c->linear_layer[i];
+    if (delta) delta_prepare(g);
+}
+
+/* Row valid_length - 1 of x: [1,T,h] -> [1,1,h]. */
+static ir_value *last_token(graph *g, ir_value *x) {
+    ir_builder *b = &g->b;
+    ir_value *zero = B_INTS(b, 0), *at = binary(g, OP_sub, "last_token", g->valid, b_i32(b, 1));
+    ir_value *begin = bounds(g, "last_begin", (ir_value *[]){zero, at, zero}, 3);
+    return b_op(b, OP_slice_by_size, "last_out", A_x, x, A_begin, begin, A_size,
+                B_INTS(b, 1, 1, (int32_t)g->c->hidden), A_NONE);
+}
+
+/* hidden [1,T,h] and current_pos [1], with T > 1 also valid_length [1] -> logits [1,V] of the last real
+ * token.
+ */
 static void build_chunk(graph *g, const model_family *f, head_weights *w) {
     ir_builder *b = &g->b;
     const char *table = arena_printf(g->a, "%sembed_tokens.weight", g->prefix);
     g->out->embedding = checkpoint_find(g->ckpt, table);
     ir_dtype d = graph_weight_dtype(g, g->out->embedding, FOLD_NONE, g->type.weight);
     g->out->input_dtype = dtype_name(d);
-    ir_value *x = cast(g, b_input(b, "hidden", IR_TYPE(d, 1, 1, g->c->hidden)), g->type.stream);
+    ir_value *x = cast(g, b_input(b, "hidden", IR_TYPE(d, 1, g->tokens, g->c->hidden)), g->type.stream);
     g->past = b_input(b, "current_pos", IR_TYPE(DT_INT32, 1));
-    g->end = binary(g, OP_add, "next_pos", g->past, b_i32(b, 1));
-    rope_tables(g, g->past);
-    g->mask = decode_mask(g);
+    if (g->tokens == 1) {
+        g->end = binary(g, OP_add, "next_pos", g->past, b_i32(b, 1));
+        rope_tables(g, g->past);
+        g->mask = causal_mask(g, g->past);
+    } else {
+        prepare_prefill(g);
+    }
     run_layers(g, f, &x);
+    if (g->tokens > 1) x = last_token(g, x);
+    x = final_norm(g, f, x);
     x = b_op(b, OP_squeeze, "final_row", A_x, x, A_axes, B_INTS(b, 1), A_NONE);
     head_logits(g, w, x);
 }
@@ -164,6 +196,7 @@ static void build_single(graph *g, const model_family *f, head_weights *w) {
     rope_tables(g, b_op(b, OP_range_1d, "positions", A_start, from, A_end, to, A_step, b_i32(b, 1), A_NONE));
     g->mask = given_mask(g, mask);
     run_layers(g, f, &x);
+    x = final_norm(g, f, x);
     if (o->top_k)
         head_top_k(g, w, x, o->top_k);
     else
@@ -180,6 +213,13 @@ static void build_single(graph *g, const model_family *f, head_weights *w) {
 
 /* --- metadata --- */
 
+static const char *prefill_list(graph *g) {
+    const char *s = "";
+    for (size_t i = 0; i < g->o->n_prefill; i++)
+        s = arena_printf(g->a, "%s%s%lld", s, i ? "," : "", (long long)g->o->prefill[i]);
+    return s;
+}
+
 static void describe(graph *g) {
     static const char *const precisions[] = {"mixed", "float16", "float32"};
     const models_options *o = g->o;
@@ -192,6 +232,7 @@ static void describe(graph *g) {
     p[n++] = "precision", p[n++] = precisions[o->precision];
     p[n++] = "context_length", p[n++] = arena_printf(g->a, "%lld", (long long)o->context);
     p[n++] = "vocab_size", p[n++] = arena_printf(g->a, "%lld", (long long)g->c->vocab);
+    if (o->n_prefill) p[n++] = "prefill_sizes", p[n++] = prefill_list(g);
     if (single && o->top_k) {
         int64_t k = o->top_k < g->c->vocab ? o->top_k : g->c->vocab;
         p[n++] = "top_k", p[n++] = arena_printf(g->a, "%lld", (long long)k);
@@ -199,6 +240,27 @@ static void describe(graph *g) {
     }
     g->out->user = p;
     g->out->n_user = n;
+}
+
+static bool check_prefill(const models_options *o, err *e) {
+    if (o->n_prefill && o->preset != PRESET_CHUNKS)
+        return err_set(e, ERR_USAGE, "prefill functions are for preset chunks");
+    if (o->n_prefill > MODELS_MAX_PREFILL)
+        return err_set(e, ERR_USAGE, "%zu prefill sizes: expected up to %d", o->n_prefill,
+                       MODELS_MAX_PREFILL);
+    for (size_t i = 0; i < o->n_prefill; i++) {
+        int64_t n = o->prefill[i];
+        if (n < 2 || n > MODELS_MAX_PREFILL_TOKENS || (n > DELTA_CHUNK && n % DELTA_CHUNK))
+            return err_set(e, ERR_USAGE, "prefill size %lld: expected 2 to %d, or a multiple of %d up to %d",
+                           (long long)n, DELTA_CHUNK, DELTA_CHUNK, MODELS_MAX_PREFILL_TOKENS);
+        if (n > o->context)
+            return err_set(e, ERR_USAGE, "prefill size %lld is beyond the context of %lld", (long long)n,
+                           (long long)o->context);
+        if (i && n <= o->prefill[i - 1])
+            return err_set(e, ERR_USAGE, "prefill sizes must ascend: %lld follows %lld", (long long)n,
+                           (long long)o->prefill[i - 1]);
+    }
+    return true;
 }
 
 static bool check_options(const ckpt_config *c, const models_options *o, err *e) {
@@ -209,27 +271,51 @@ static bool check_options(const ckpt_config *c, const models_options *o, err *e)
         return err_set(e, ERR_USAGE, "a context of %lld: expected 1 to 16777216", (long long)o->context);
     if (o->top_k < 0)
         return err_set(e, ERR_USAGE, "top-k %lld: expected 0 (logits) or more", (long long)o->top_k);
-    return true;
+    return check_prefill(o, e);
+}
+
+/* Begins another function of the program: what belongs to one function is made anew. */
+static void begin_function(graph *g, head_weights *w, const char *name, int64_t tokens) {
+    g->b = ir_build(g->out->program, name, 9, g->b.e);
+    g->tokens = (int32_t)tokens;
+    g->type = roles(g->o);
+    if (g->o->fp16_weights) g->type.weight = DT_FP16;
+    g->type.small = g->type.core;
+    if (tokens > 1)
+        g->type.core = DT_FP32; /* sums of log decays over a chunk reach -100: too coarse in fp16 */
+    w->part = NULL;
+    g->cache_begin = g->cache_end = NULL;
+}
+
+static void build_functions(graph *g, const model_family *f, head_weights *w) {
+    const models_options *o = g->o;
+    if (o->preset == PRESET_SINGLE) {
+        build_single(g, f, w);
+        return;
+    }
+    build_chunk(g, f, w);
+    for (size_t i = 0; i < o->n_prefill; i++) {
+        ir_build_end(&g->b);
+        begin_function(g, w, arena_printf(g->a, "prefill_%lld", (long long)o->prefill[i]), o->prefill[i]);
+        build_chunk(g, f, w);
+    }
 }
 
 bool models_build(models_graph *out, arena *a, const checkpoint *c, const models_options *o, err *e) {
     const ckpt_config *config = checkpoint_config(c);
     *out = (models_graph){.program = ir_program_new(a)};
     if (!check_options(config, o, e)) return false;
-    graph g = {.b = ir_build(out->program, "main", 9, e), .a = a, .ckpt = c, .c = config, .o = o, .out = out};
-    g.type = roles(o);
+    graph g = {.b.e = e, .a = a, .ckpt = c, .c = config, .o = o, .out = out};
+    head_weights head = {0};
+    begin_function(&g, &head, o->n_prefill ? "decode" : "main", o->preset == PRESET_SINGLE ? -1 : 1);
     g.split_all = o->precision == PRECISION_FLOAT32;
-    if (o->fp16_weights) g.type.weight = DT_FP16;
     g.layer = -1;
+    g.weights = map_new(a, checkpoint_count(c));
     g.used = map_new(a, checkpoint_count(c));
     g.scanned = map_new(a, checkpoint_count(c));
-    head_weights head = {0};
     if (refuse_packed(&g) && find_prefix(&g) && head_choose(&g, &head)) {
         const model_family *f = family_of(config);
-        if (o->preset == PRESET_SINGLE)
-            build_single(&g, f, &head);
-        else
-            build_chunk(&g, f, &head);
+        build_functions(&g, f, &head);
         note_skipped(&g);
         if (o->context > config->max_position)
             graph_note(&g, NOTE_WARNING, "config.json", 1,

@@ -16,11 +16,16 @@ typedef struct {
                           split) */
     int64_t context;   /* static KV cache length (chunks), upper bound of K (single) */
     int64_t top_k;     /* single: 0 = logits */
+    const int64_t
+        *prefill;     /* chunks: tokens of each prefill function, ascending; up to 64, or multiples of 64 */
+    size_t n_prefill; /* 0: one function "main"; else "decode" and "prefill_N" for each */
     /* Called before a tensor's values are looked at (it takes a while, for large ones); false cancels
      * (ERR_CANCELLED). NULL: never called. */
     bool (*progress)(void *ctx, const char *tensor);
     void *ctx;
 } models_options;
+
+enum { MODELS_MAX_PREFILL = 16, MODELS_MAX_PREFILL_TOKENS = 4096 };
 
 /* One flexible dimension of an input, for the description. */
 typedef struct {
@@ -44,8 +49,8 @@ typedef struct {
 } models_note;
 
 typedef struct {
-    ir_program
-        *program; /* function "main"; constants are borrowed from the checkpoint or fill jobs over it */
+    ir_program *program; /* function "main", or several that share their constants; constants are borrowed
+                            from the checkpoint or fill jobs over it */
     const models_range *range;
     size_t n_range;
     const models_note *note;
