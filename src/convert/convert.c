@@ -48,7 +48,7 @@ static bool read_prefill(job *j, err *e) {
     if (!list) return true;
     int64_t *size = ARENA_ARRAY(j->a, int64_t, MODELS_MAX_PREFILL);
     size_t n = 0;
-    for (const char *p = list, *end = p; *end; p = end + 1) {
+    for (const char *p = list, *end; p; p = *end ? end + 1 : NULL) {
         end = p + strcspn(p, ",");
         if (n == MODELS_MAX_PREFILL || !str_to_int64(arena_strn(j->a, p, (size_t)(end - p)), &size[n]))
             return err_set(e, ERR_USAGE, "prefill %.100s: expected up to %d sizes, as in 4,16,64", list,

@@ -224,8 +224,8 @@ static void other_tensors_are_named(void **s) {
 }
 
 /* The constants of the weight file. Also: static functions have only known sizes, ranks stay within 5. */
-static size_t weight_file(const models_graph *g, bool known, const ir_const **list) {
-    const ir_block *b = &g->program->func[0]->body;
+static size_t weight_file(const models_graph *g, size_t function, bool known, const ir_const **list) {
+    const ir_block *b = &g->program->func[function]->body;
     size_t n = 0;
     for (size_t i = 0; i < b->n_op; i++) {
         assert_int_equal(b->op[i]->n_block, 0);
@@ -241,16 +241,32 @@ static size_t weight_file(const models_graph *g, bool known, const ir_const **li
     return n;
 }
 
+/* Functions beyond the first bring no constants of their own to it. */
+static void later_functions_share(const models_graph *g, size_t n, const ir_const *const *list) {
+    for (size_t f = 1; f < g->program->n_func; f++) {
+        const ir_const *own[400];
+        size_t n_own = weight_file(g, f, true, own);
+        assert_int_equal(n_own, n);
+        for (size_t i = 0; i < n_own; i++) {
+            size_t at = 0;
+            while (at < n && list[at] != own[i]) at++;
+            assert_true(at < n);
+        }
+    }
+}
+
 static void check_form(const checkpoint *k, models_options o) {
     arena *a = arena_new();
     const ir_const *small[400], *large[400];
     bool known = o.preset == PRESET_CHUNKS;
-    o.context = 1;
+    o.context = o.n_prefill ? o.prefill[o.n_prefill - 1] : 1;
     models_graph g = built(a, k, &o);
-    size_t n = weight_file(&g, known, small);
+    size_t n = weight_file(&g, 0, known, small);
+    assert_int_equal(g.program->n_func, 1 + o.n_prefill);
+    later_functions_share(&g, n, small);
     o.context = 500;
     g = built(a, k, &o);
-    assert_int_equal(weight_file(&g, known, large), n);
+    assert_int_equal(weight_file(&g, 0, known, large), n);
     for (size_t i = 0; i < n; i++) assert_true(ir_type_equal(&small[i]->type, &large[i]->type));
     arena_free(a);
 }
@@ -267,6 +283,10 @@ static void forms_do_not_depend_on_the_context(void **s) {
         for (int precision = PRECISION_MIXED; precision <= PRECISION_FLOAT32; precision++) {
             models_options o = {PRESET_CHUNKS, (models_precision)precision, .split_state = true};
             check_form(k, o);
+            o.prefill = (const int64_t[]){4, 64, 128};
+            o.n_prefill = 3;
+            check_form(k, o);
+            o.n_prefill = 0;
             o.preset = PRESET_SINGLE;
             if (!models_has_preset(checkpoint_config(k), o.preset, NULL)) continue;
             check_form(k, o);
