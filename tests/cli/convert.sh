@@ -10,6 +10,8 @@ left() {
     [ "$found" = "$*${*:+ }" ] || fail "left behind: $found (expected: $*)"
 }
 mkdir place
+weights=model.mlpackage/Data/com.apple.CoreML/weights/weight.bin
+prompt='Once upon a time there was a small cat who liked to sing in the garden, and one day'
 
 # --- the artifact ---
 expect 0 '' convert "$model" -o place/a
@@ -30,6 +32,16 @@ done
 grep -q '"stop_ids": \[4063, 4065\]' place/a/metadata.json || fail "stop ids: $(grep stop_ids place/a/metadata.json)"
 [ "$(stat -c %s place/a/embed_tokens.bin)" = $((64 + 4096 * 256 * 2)) ] || fail "size of embed_tokens.bin"
 [ -z "$(find place/a -type f ! -perm 644)" ] || [ "$(umask)" != 0022 ] || fail "file modes"
+
+# --- functions for several tokens: the same weights, the same text ---
+expect 0 '' convert "$model" -o place/p --prefill 4,16
+grep -q 'context 2048, prefill 4,16$' stdout || fail "summary: $(grep context stdout)"
+cmp "place/a/$weights" "place/p/$weights" || fail "prefill functions have weights of their own"
+"$millet" run place/a -p "$prompt" -n 8 >by_step 2>/dev/null || fail "run by steps"
+"$millet" run place/p -p "$prompt" -n 8 >by_block 2>/dev/null || fail "run with prefill"
+cmp by_block by_step || fail "prefill changes the text"
+expect 1 'prefill size 65: expected 2 to 64, or a multiple of 64' convert "$model" -o place/q --prefill 4,65
+rm -r place/p
 
 # --- the same bytes, wherever and however often ---
 expect 0 '' convert "$model/" -o place/b/ --quiet

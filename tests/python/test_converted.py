@@ -65,7 +65,8 @@ def check_weights(package, checkpoint):
     wanted = {re.sub(r".*layers\.", "layer_", n).replace(".", "_"): t for n, t in checkpoint.items()
               if re.search(r"layers\.\d+\..*proj(_\w+)?\.weight$", n) and not n.startswith("mtp")}
     seen = 0
-    for op in spec.mlProgram.functions["main"].block_specializations["CoreML8"].operations:
+    functions = spec.mlProgram.functions
+    for op in functions["main" if "main" in functions else "decode"].block_specializations["CoreML8"].operations:
         if op.type != "const" or op.outputs[0].name not in wanted:
             continue
         value = op.attributes["val"]
@@ -96,11 +97,12 @@ def main():
                 recurrent = json.load(f)["model_type"].startswith("qwen3_5")
             held = tensors(source)
             table = next(t for n, t in held.items() if n.endswith("embed_tokens.weight") and not n.startswith("mtp"))
-            for preset, top_k in (("chunks", 64), ("single", 64), ("single", 0)):
+            for preset, top_k, more in (("chunks", 64, []), ("chunks", 0, ["--prefill", "4,64"]), ("single", 64, []),
+                                        ("single", 0, [])):
                 for precision in ("mixed", "float16", "float32"):
                     out = os.path.join(work, f"{os.path.basename(source)}-{preset}-{precision}-{top_k}")
                     run = subprocess.run([os.environ["MILLET_BIN"], "convert", source, "-o", out, "-q", "--context", "64",
-                                          "--preset", preset, "--precision", precision, "--top-k", str(top_k)],
+                                          "--preset", preset, "--precision", precision, "--top-k", str(top_k)] + more,
                                          capture_output=True, text=True)
                     if preset == "single" and recurrent:
                         assert run.returncode == 1 and "preset single is not for" in run.stderr, run.stderr

@@ -37,6 +37,48 @@ static void chunks(void **state) {
     assert_int_equal(c.context, INT32_MAX);
 }
 
+/* Functions for several tokens are found beside the one for one token, ascending; what differs in anything is
+ * none. */
+static void prefill(void **state) {
+    (void)state;
+    enum { GOOD = 2, ALL = 8 };
+    static const int64_t tokens[ALL] = {1, 64, 4, 4, 4, 4, 4, 100};
+    coreml_feature in[ALL][3], out[ALL][1], st[ALL][1];
+    coreml_function f[ALL];
+    char name[ALL][16];
+    for (int i = 0; i < ALL; i++) {
+        in[i][0] = (coreml_feature)FEATURE("hidden", DT_FP16, 1, tokens[i], 64);
+        in[i][1] = (coreml_feature)FEATURE("current_pos", DT_INT32, 1);
+        in[i][2] = (coreml_feature)FEATURE("valid_length", DT_INT32, 1);
+        out[i][0] = (coreml_feature)FEATURE("logits", DT_FP32, 1, 300);
+        st[i][0] = (coreml_feature)FEATURE("k_1", DT_FP16, 1, 2, 77, 16);
+        snprintf(name[i], sizeof name[i], "f%d", i);
+        f[i] = (coreml_function){.name = name[i],
+                                 .in = in[i],
+                                 .out = out[i],
+                                 .state = st[i],
+                                 .n_in = i ? 3 : 2,
+                                 .n_out = 1,
+                                 .n_state = 1};
+    }
+    f[3].n_in = 2;                                                    /* no valid_length */
+    in[4][0].type.dtype = DT_FP32;                                    /* another type of hidden */
+    out[5][0] = (coreml_feature)FEATURE("logits", DT_FP32, 1, 301);   /* another vocabulary */
+    st[6][0] = (coreml_feature)FEATURE("k_1", DT_FP16, 1, 2, 78, 16); /* another state */
+    coreml_model m = model_of(f);                                     /* f7: longer than the context */
+    m.n_func = ALL;
+    m.default_function = "f0";
+    contract c;
+    err e = {0};
+    assert_true(contract_find(&c, &m, &e));
+    assert_string_equal(c.function, "f0");
+    assert_int_equal(c.n_prefill, GOOD);
+    assert_string_equal(c.prefill[0].function, "f2");
+    assert_int_equal(c.prefill[0].tokens, 4);
+    assert_string_equal(c.prefill[1].function, "f1");
+    assert_int_equal(c.prefill[1].tokens, 64);
+}
+
 static const coreml_range ids_range[] = {{1, 1}, {1, 500}};
 static const coreml_range mask_range[] = {{1, 1}, {1, 1}, {1, 500}, {1, 500}};
 
@@ -131,8 +173,8 @@ static void places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks),       cmocka_unit_test(single), cmocka_unit_test(nothing_fits),
-        cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
+        cmocka_unit_test(chunks),       cmocka_unit_test(prefill),      cmocka_unit_test(single),
+        cmocka_unit_test(nothing_fits), cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
