@@ -325,8 +325,7 @@ static void half_precision(void **state) {
     (void)state;
     static const struct {
         const char *name, *precision;
-    } cases[] = {
-        {"tiny-qwen3.5", "mixed"}, {"tiny-qwen3", "mixed"}, {"tiny-qwen3.5", "float16"}};
+    } cases[] = {{"tiny-qwen3.5", "mixed"}, {"tiny-qwen3", "mixed"}, {"tiny-qwen3.5", "float16"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         oracle o = open_oracle(cases[i].name);
         runner r = open_runner(cases[i].name, cases[i].precision, "4,16,64", 512, RT_STRICT);
