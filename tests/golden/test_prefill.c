@@ -268,6 +268,12 @@ static double oracle_state_error(const oracle *o, runner *r) {
 
 /* --- the tests --- */
 
+#ifdef MILLET_HOSTILE /* the sanitizers take twenty times as long: shorter prompts */
+enum { LONGEST = 17, REPEATED = 70 };
+#else
+enum { LONGEST = 300, REPEATED = 300 };
+#endif
+
 static void agrees_with_transformers(void **state) {
     const char *name = *state;
     oracle o = open_oracle(name);
@@ -276,6 +282,7 @@ static void agrees_with_transformers(void **state) {
     JSON_EACH(p, json_get(o.text, "prompts")) {
         int64_t n;
         const int64_t *ids = prompt_ids(&o, p, &n);
+        if (n > LONGEST) continue;
         const float *want = last_logits(&o, p, r.vocab);
         bool p17 = n == 17;
         size_t count = 0;
@@ -296,10 +303,10 @@ static void agrees_with_transformers(void **state) {
     assert_true(logits <= LOGIT_TOLERANCE && states <= STATE_TOLERANCE && of_oracle <= STATE_TOLERANCE);
 }
 
-/* One token 300 times: keys that are all but equal, where the doubling series loses every digit. */
+/* One token many times: keys that are all but equal, where the doubling series loses every digit. */
 static void one_repeated_token(void **state) {
     (void)state;
-    enum { N = 300 };
+    enum { N = REPEATED };
     int64_t ids[N];
     for (int i = 0; i < N; i++) ids[i] = 313;
     runner r = open_runner("tiny-qwen3.5", "float32", "4,16,64,128", 512, RT_FAST);
@@ -332,6 +339,7 @@ static void half_precision(void **state) {
         JSON_EACH(p, json_get(o.text, "prompts")) {
             int64_t n;
             const int64_t *ids = prompt_ids(&o, p, &n);
+            if (n > LONGEST) continue;
             const float *want = last_logits(&o, p, r.vocab);
             const float *got = feed(&r, ids, n, &plans[2]);
             float low = want[0], high = want[0], second = -INFINITY;
