@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "convert/convert.h"
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Progress on stderr: one line that is rewritten on a terminal, a line a second elsewhere. */
@@ -13,17 +13,11 @@ typedef struct {
     double start, last;
 } progress;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static bool on_progress(void *ctx, const char *tensor, uint64_t done, uint64_t total, uint64_t tensors_done,
                         uint64_t tensors) {
     progress *p = ctx;
     if (cli_interrupted()) return false;
-    double t = now();
+    double t = clock_seconds();
     if (!done) p->start = t; /* the time left is that of writing */
     double spent = t - p->start;
     if (!p->shown || (t - p->last < (p->terminal ? 0.1 : 1) && (done < total || !total))) return true;
@@ -61,7 +55,7 @@ int cmd_convert(const cli_args *a) {
     const char *out = cli_text(a, "output");
     if (!out) return cli_usage(a, "give the directory to write with -o OUT");
     bool quiet = cli_flag(a, "quiet");
-    progress p = {.start = now(), .terminal = isatty(STDERR_FILENO)};
+    progress p = {.start = clock_seconds(), .terminal = isatty(STDERR_FILENO)};
     p.shown = !quiet && (p.terminal || cli_flag(a, "progress"));
     const convert_options o = {
         .preset = cli_text(a, "preset"),

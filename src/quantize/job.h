@@ -16,8 +16,8 @@ typedef struct {
 
 /* Halves [first, first + n) of the source: a pointer into the map, or buf filled. NULL on error. */
 const uint16_t *quant_source(const quant_job *j, uint64_t first, uint64_t n, uint16_t *buf, err *e);
-/* Before the pieces of a range are counted: a range from 0 starts the figures anew. Returns true. */
-bool quant_begin(quant_job *j, uint64_t first);
+/* Before the pieces of a range are counted: a range from 0 starts the figures anew. */
+void quant_begin(quant_job *j, uint64_t first);
 /* Adds a piece's error sums to the job; called in a fixed order, so that the figures don't depend on threads.
  */
 void quant_count(quant_job *j, double square, double error, double largest);

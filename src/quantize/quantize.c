@@ -14,9 +14,8 @@ const uint16_t *quant_source(const quant_job *j, uint64_t first, uint64_t n, uin
     return c->fill(c->fill_ctx, first, n, buf, e) ? buf : NULL;
 }
 
-bool quant_begin(quant_job *j, uint64_t first) {
+void quant_begin(quant_job *j, uint64_t first) {
     if (first == 0) j->square = j->error = j->result->largest = 0;
-    return true;
 }
 
 void quant_count(quant_job *j, double square, double error, double largest) {
