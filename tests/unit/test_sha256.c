@@ -1,6 +1,7 @@
 /* SHA-256: the examples of FIPS 180-4 ("SHA256.pdf" of NIST's examples with intermediate values), the secure
  * hash standard's million letters a, and lengths around the block from python3 -c "import hashlib;
  * print(hashlib.sha256(bytes(i * 7 & 255 for i in range(n))).hexdigest())". */
+#define _GNU_SOURCE
 #include "base/file.h"
 #include "base/sha256.h"
 #include "test.h"
