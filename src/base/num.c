@@ -57,6 +57,10 @@ void num_unpack(uint8_t *out, const uint8_t *in, size_t first, size_t n, unsigne
 }
 
 void num_pack(uint8_t *out, const uint8_t *in, size_t n, unsigned bits) {
+    if (bits == 8) {
+        memcpy(out, in, n);
+        return;
+    }
     unsigned acc = 0, have = 0;
     for (size_t i = 0; i < n; i++) {
         acc |= (unsigned)(in[i] & ((1u << bits) - 1)) << have;

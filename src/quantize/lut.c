@@ -19,6 +19,8 @@ typedef struct {
     uint8_t *codes;
 } scratch;
 
+#define SLICE 4096 /* weights that are decoded at a time */
+
 /* Halves in ascending order of value: negative ones from the largest magnitude down, then the others up. */
 static inline uint16_t ascending(unsigned i) {
     return (uint16_t)(i < 0x8000 ? 0xFFFF - i : i - 0x8000);
@@ -59,31 +61,35 @@ static uint8_t nearest(const float *value, size_t k, float x) {
     return (uint8_t)lo;
 }
 
-/* Codes of a group, and what they cost. */
-static void encode(scratch *s, const uint16_t *h, size_t n, unsigned bits, const uint16_t *table,
-                   double *sum) {
-    float value[PALETTE_MAX];
+/* Codes of a group, packed. */
+static void encode(scratch *s, const uint16_t *h, size_t n, unsigned bits, const float *value, uint8_t *out) {
     size_t k = (size_t)1 << bits;
-    for (size_t i = 0; i < k; i++) value[i] = num_f16_f32(table[i]);
     count_values(s, h, n);
-    for (unsigned u = 0; u < HALVES; u++) {
-        if (!s->count[u]) continue;
-        double x = (double)num_f16_f32((uint16_t)u);
-        s->code[u] = nearest(value, k, (float)x);
-        double d = fabs((double)value[s->code[u]] - x);
-        sum[0] += s->count[u] * x * x;
-        sum[1] += s->count[u] * d * d;
-        if (d > sum[2]) sum[2] = d;
-    }
+    for (unsigned u = 0; u < HALVES; u++)
+        if (s->count[u]) s->code[u] = nearest(value, k, num_f16_f32((uint16_t)u));
     s->code[0x8000] = s->code[0];
     for (size_t i = 0; i < n; i++) s->codes[i] = s->code[h[i]];
+    num_pack(out, s->codes, n, bits);
+}
+
+/* Decodes what was written and compares. */
+static void check(scratch *s, const uint16_t *h, size_t n, unsigned bits, const float *value,
+                  const uint8_t *packed, quant_sum *sum) {
+    float x[SLICE], decoded[SLICE];
+    for (size_t at = 0; at < n; at += SLICE) {
+        size_t m = n - at < SLICE ? n - at : SLICE;
+        num_unpack(s->codes, packed, at, m, bits);
+        for (size_t i = 0; i < m; i++) decoded[i] = value[s->codes[i]];
+        num_f16_to_f32(x, h + at, m);
+        quant_measure(sum, x, decoded, m);
+    }
 }
 
 typedef struct {
     quant_job *j;
     uint64_t first_group;
     uint8_t *out; /* packed codes; NULL while tables are made */
-    double (*sum)[3];
+    quant_sum *sum;
     scratch *s[PARALLEL_MAX];
     err error[PARALLEL_MAX];
 } pass;
@@ -100,8 +106,11 @@ static void group_step(void *ctx, size_t i, unsigned thread) {
         fit_table(s, h, n, j->scheme.bits, j->table + g * k);
         return;
     }
-    encode(s, h, n, j->scheme.bits, j->table + g * k, p->sum[i]);
-    num_pack(p->out + i * num_packed_size(n, j->scheme.bits), s->codes, n, j->scheme.bits);
+    float value[PALETTE_MAX];
+    uint8_t *out = p->out + i * num_packed_size(n, j->scheme.bits);
+    num_f16_to_f32(value, j->table + g * k, k);
+    encode(s, h, n, j->scheme.bits, value, out);
+    check(s, h, n, j->scheme.bits, value, out, &p->sum[i]);
 }
 
 static bool run_pass(pass *p, size_t groups, err *e) {
@@ -152,7 +161,7 @@ static bool fill_codes(const void *ctx, uint64_t first, uint64_t n, void *dst, e
     bool ok =
         p.sum ? run_pass(&p, groups, e) : err_set(e, ERR_MEMORY, "no memory to compress %s", j->result->name);
     quant_begin(j, first);
-    for (size_t i = 0; ok && i < groups; i++) quant_count(j, p.sum[i][0], p.sum[i][1], p.sum[i][2]);
+    for (size_t i = 0; ok && i < groups; i++) quant_count(j, &p.sum[i]);
     free(p.sum);
     return ok;
 }

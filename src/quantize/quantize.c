@@ -18,10 +18,24 @@ void quant_begin(quant_job *j, uint64_t first) {
     if (first == 0) j->square = j->error = j->result->largest = 0;
 }
 
-void quant_count(quant_job *j, double square, double error, double largest) {
-    j->square += square;
-    j->error += error;
-    if (largest > j->result->largest) j->result->largest = largest;
+void quant_measure(quant_sum *s, const float *weight, const float *decoded, size_t n) {
+    double square = 0, error = 0;
+    float largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        float d = fabsf(decoded[i] - weight[i]);
+        square += (double)weight[i] * (double)weight[i];
+        error += (double)d * (double)d;
+        largest = d > largest ? d : largest;
+    }
+    s->square += square;
+    s->error += error;
+    if ((double)largest > s->largest) s->largest = (double)largest;
+}
+
+void quant_count(quant_job *j, const quant_sum *s) {
+    j->square += s->square;
+    j->error += s->error;
+    if (s->largest > j->result->largest) j->result->largest = s->largest;
     j->result->error = j->square > 0 ? sqrt(j->error / j->square) : 0;
 }
 
@@ -38,6 +52,7 @@ typedef struct {
         quant_scheme scheme;
     } * packed;
     size_t cap_packed;
+    quant_scales *scales;
     err *e;
 } quantizer;
 
@@ -112,11 +127,14 @@ static struct packed pack(quantizer *q, const char *name, const ir_const *c) {
                      .scheme = packed.scheme,
                      .threads = q->r->threads,
                      .a = a,
-                     .result = r};
+                     .result = r,
+                     .scales = q->scales};
     bool lut = packed.scheme.kind == QUANT_LUT;
     packed.codes = lut ? lut_codes(j) : affine_codes(j);
     packed.tables = lut ? lut_tables(j) : affine_scales(j);
     r->bytes = (uint64_t)(ir_type_bytes(&packed.codes->type) + ir_type_bytes(&packed.tables->type));
+    uint64_t scales = lut ? 0 : (uint64_t)ir_type_count(&packed.tables->type);
+    if (scales > q->scales->most) q->scales->most = scales;
     return packed;
 }
 
@@ -147,6 +165,7 @@ static void rewrite(quantizer *q, ir_op *op) {
 bool quantize_program(ir_program *p, const quant_recipe *r, bool (*is_vocab)(const char *name),
                       quant_report *report, err *e) {
     quantizer q = {.p = p, .r = r, .is_vocab = is_vocab, .done = map_new(p->a, 256), .e = e};
+    q.scales = ARENA_NEW(p->a, quant_scales);
     for (size_t i = 0; i < p->n_func; i++) {
         q.f = p->func[i];
         if (q.f->spec < 9)
