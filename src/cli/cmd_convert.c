@@ -5,6 +5,7 @@
 #include "convert/convert.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Progress on stderr: one line that is rewritten on a terminal, a line a second elsewhere. */
@@ -51,11 +52,22 @@ static void print_summary(const char *text, bool quiet) {
     }
 }
 
+/* What the conversion took. The peak counts pages of mapped files, which the kernel may drop. */
+static void print_cost(double seconds) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+                 (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    cli_printf("  %.1f s, %.1f s of CPU time, peak memory (VmHWM) %.0f MiB\n", seconds, cpu,
+               (double)u.ru_maxrss / 1024);
+}
+
 int cmd_convert(const cli_args *a) {
     const char *out = cli_text(a, "output");
     if (!out) return cli_usage(a, "give the directory to write with -o OUT");
     bool quiet = cli_flag(a, "quiet");
-    progress p = {.start = clock_seconds(), .terminal = isatty(STDERR_FILENO)};
+    double start = clock_seconds();
+    progress p = {.start = start, .terminal = isatty(STDERR_FILENO)};
     p.shown = !quiet && (p.terminal || cli_flag(a, "progress"));
     const convert_options o = {
         .preset = cli_text(a, "preset"),
@@ -68,6 +80,7 @@ int cmd_convert(const cli_args *a) {
         .vocab = cli_text(a, "vocab"),
         .recipe = cli_text(a, "recipe"),
         .group_size = cli_int(a, "group-size"),
+        .report = cli_text(a, "report"),
         .overwrite = cli_flag(a, "overwrite"),
         .progress = on_progress,
         .ctx = &p,
@@ -78,6 +91,7 @@ int cmd_convert(const cli_args *a) {
     bool ok = convert_checkpoint(cli_arg(a, "CHECKPOINT"), out, &o, &summary, &e);
     if (p.shown && p.terminal) fputs("\r\033[K", stderr);
     if (ok) print_summary(str_get(&summary), quiet);
+    if (ok && !quiet) print_cost(clock_seconds() - start);
     str_free(&summary);
     return ok ? CLI_OK : cli_fail(&e);
 }

@@ -175,7 +175,9 @@ static bool build(job *j, err *e) {
     j->graph_options.progress = on_tensor;
     j->graph_options.ctx = &p;
     if (!models_build(&j->g, j->a, j->c, &j->graph_options, e)) return false;
-    if (j->compress && !quantize_program(j->g.program, &j->recipe, is_vocab, &j->compressed, e)) return false;
+    if ((j->compress || j->o->report) &&
+        !quantize_program(j->g.program, &j->recipe, is_vocab, &j->compressed, e))
+        return false;
     if (!describe(j, e)) return false;
     if (!coreml_verify(j->m, NULL, NULL, e)) return err_where(e, "the program that was built breaks a rule");
     list_weights(j);
@@ -200,7 +202,7 @@ bool convert_checkpoint(const char *dir, const char *out, const convert_options 
     bool ok = read_options(&j, e) && read_prefill(&j, e) && read_recipe(&j, e) &&
               job_check_places(&j, dir, out, e) && begin(&j, e) && build(&j, e) && job_write_package(&j, e) &&
               job_write_embedding(&j, e) && job_copy_tokenizer(&j, e) && job_write_metadata(&j, e) &&
-              commit(&j, e);
+              job_write_report(&j, e) && commit(&j, e);
     if (ok && summary) job_summary(&j, summary);
     stage_abort(j.st);
     checkpoint_close(j.c);

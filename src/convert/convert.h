@@ -16,6 +16,7 @@ typedef struct {
     const char *vocab;     /* scheme of embedding and head; "same" (NULL): as the others */
     const char *recipe;    /* file of rules by name pattern; NULL: none */
     int64_t group_size;    /* lut schemes: output channels a table; 0: 32 */
+    const char *report;    /* JSON file to write: scheme, bits and error of every weight; NULL: none */
     bool overwrite;
     /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written;
      * at first, with a total of 0, the one whose values are being looked at. */

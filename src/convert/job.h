@@ -54,6 +54,8 @@ bool job_write_package(job *j, err *e);
 bool job_write_embedding(job *j, err *e);
 bool job_write_metadata(job *j, err *e);
 bool job_copy_tokenizer(job *j, err *e);
+/* report.c: the file options.report names, after the weights were written. */
+bool job_write_report(const job *j, err *e);
 
 /* summary.c */
 const char *job_preset_name(const job *j);

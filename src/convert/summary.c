@@ -69,25 +69,31 @@ static void add_notes(const job *j, str *s, models_note_kind kind, const char *t
     arena_free(a);
 }
 
+/* Why a weight stays as it is, or its scheme. */
+static const char *reason(const quant_result *r) {
+    if (!r->why) return r->scheme.name;
+    return *r->why ? r->why : "asked for";
+}
+
 /* One line a scheme: how many weights, bits, error; and one for each reason why weights stay as they are. */
 static void add_compression(const job *j, str *s) {
     const quant_report *r = &j->compressed;
     map *seen = map_new(j->a, 16);
     for (size_t i = 0; i < r->n; i++) {
         const quant_result *first = r->weight[i];
-        const char *key = first->why && *first->why ? first->why : first->scheme.name;
+        const char *key = reason(first);
         if (!map_add(seen, key, strlen(key), 0)) continue;
         uint64_t n = 0, bytes = 0, count = 0;
         const quant_result *worst = first;
         for (size_t k = i; k < r->n; k++) {
             const quant_result *w = r->weight[k];
-            if (strcmp(w->why && *w->why ? w->why : w->scheme.name, key)) continue;
+            if (strcmp(reason(w), key)) continue;
             n++, bytes += w->bytes, count += (uint64_t)ir_type_count(&w->type);
             if (w->error > worst->error) worst = w;
         }
-        str_printf(s, "  %s: %" PRIu64 " weight%s, %.2f bits each", first->scheme.name, n, n == 1 ? "" : "s",
-                   (double)bytes * 8 / (double)count);
-        if (first->why && *first->why) str_printf(s, ": %s (%s%s)", key, first->name, n > 1 ? ", ..." : "");
+        str_printf(s, "  %s: %" PRIu64 " tensor%s, %.2f bits each", first->why ? "as they are" : key, n,
+                   n == 1 ? "" : "s", (double)bytes * 8 / (double)count);
+        if (first->why) str_printf(s, ": %s (%s%s)", key, first->name, n > 1 ? ", ..." : "");
         if (!first->why) str_printf(s, ", error up to %.2f %% (%s)", 100 * worst->error, worst->name);
         str_addc(s, '\n');
     }
@@ -95,7 +101,7 @@ static void add_compression(const job *j, str *s) {
 
 static bool matches(const quant_report *r, const char *pattern) {
     for (size_t i = 0; i < r->n; i++)
-        if (!fnmatch(pattern, r->weight[i]->name, 0)) return true;
+        if (r->weight[i]->weight && !fnmatch(pattern, r->weight[i]->name, 0)) return true;
     return false;
 }
 

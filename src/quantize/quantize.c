@@ -106,20 +106,18 @@ static const char *obstacle(const quantizer *q, const ir_const *c, quant_scheme 
     return NULL;
 }
 
-static struct packed pack(quantizer *q, const char *name, const ir_const *c) {
+/* Only the weight of linear ops or a gathered table can be compressed. */
+static struct packed pack(quantizer *q, const char *name, const ir_const *c, bool weight) {
     arena *a = q->p->a;
     struct packed packed = {.scheme = choose(q, name)};
     quant_result *r = ARENA_NEW(a, quant_result);
-    *r = (quant_result){.name = name, .type = c->type, .why = obstacle(q, c, &packed.scheme)};
+    *r = (quant_result){.name = name, .type = c->type, .weight = weight};
+    r->why = weight ? obstacle(q, c, &packed.scheme) : "neither weights of a linear layer nor a table";
     r->scheme = packed.scheme;
     r->bytes = (uint64_t)ir_type_bytes(&c->type);
     q->result = arena_grow(a, q->result, q->n, &q->cap, q->n + 1, sizeof *q->result);
     q->result[q->n++] = r;
-    if (r->why) {
-        err none = {0};
-        quant_scheme_by_name(&r->scheme, "fp16", &none);
-        return packed;
-    }
+    if (r->why) return packed;
     quant_job *j = ARENA_NEW(a, quant_job);
     *j = (quant_job){.source = c,
                      .rows = c->type.dim[0],
@@ -138,10 +136,10 @@ static struct packed pack(quantizer *q, const char *name, const ir_const *c) {
     return packed;
 }
 
-static struct packed packed_of(quantizer *q, const char *name, const ir_const *c) {
+static struct packed packed_of(quantizer *q, const char *name, const ir_const *c, bool weight) {
     uint32_t at = map_get(q->done, (const char *)&c, sizeof c);
     if (at != MAP_NONE) return q->packed[at];
-    struct packed packed = pack(q, name, c);
+    struct packed packed = pack(q, name, c, weight);
     size_t n = map_count(q->done);
     q->packed = arena_grow(q->p->a, q->packed, n, &q->cap_packed, n + 1, sizeof *q->packed);
     q->packed[n] = packed;
@@ -149,10 +147,10 @@ static struct packed packed_of(quantizer *q, const char *name, const ir_const *c
     return packed;
 }
 
-/* Turns a const op into the constexpr op that makes the same value. */
-static void rewrite(quantizer *q, ir_op *op) {
+/* Turns a const op into the constexpr op that makes the same value, when it can be compressed. */
+static void rewrite(quantizer *q, ir_op *op, bool weight) {
     ir_value *v = op->out[0];
-    struct packed packed = packed_of(q, v->name, v->konst);
+    struct packed packed = packed_of(q, v->name, v->konst, weight);
     if (!packed.codes) return;
     bool lut = packed.scheme.kind == QUANT_LUT;
     op->code = lut ? OP_constexpr_lut_to_dense : OP_constexpr_blockwise_shift_scale;
@@ -177,8 +175,8 @@ bool quantize_program(ir_program *p, const quant_recipe *r, bool (*is_vocab)(con
             ir_op *op = q.f->body.op[k];
             if (op->code != OP_const) continue;
             const ir_value *v = op->out[0];
-            bool matrix = v->konst->in_blob && v->type.rank == 2 && dtype_is_float(v->type.dtype);
-            if (matrix && uses[v->id].weight && !uses[v->id].other) rewrite(&q, op);
+            bool matrix = v->type.rank == 2 && dtype_is_float(v->type.dtype);
+            if (v->konst->in_blob) rewrite(&q, op, matrix && uses[v->id].weight && !uses[v->id].other);
         }
     }
     *report = (quant_report){(const quant_result *const *)q.result, q.n};

@@ -10,7 +10,8 @@
 typedef struct {
     const char *name; /* of the constant */
     ir_type type;
-    quant_scheme scheme; /* applied; "fp16" when the weight stays as it is */
+    quant_scheme scheme; /* applied; meaningless when the weight stays as it is */
+    bool weight;         /* of a linear layer, or a table: can be compressed in principle */
     const char *why;     /* why it stays as it is; NULL when it was compressed */
     uint64_t bytes;      /* compressed, tables and scales included */
     double error;        /* rms of (decoded - weight) / rms of weight */
@@ -23,9 +24,9 @@ typedef struct {
 } quant_report;
 
 /* Rewrites every function of p. Weights that a scheme does not divide evenly stay as they are, and the report
- * says why. Small tables, norms, convolutions and everything that is not the weight of a linear op or a
- * gathered table are not touched and not listed. is_vocab tells embedding and head constants from the rest.
- */
+ * says why. Constants of the weight file that are not the weight of a linear op or a gathered table (norms,
+ * convolutions, RoPE tables) are not touched, and listed too. is_vocab tells embedding and head constants
+ * from the rest. */
 bool quantize_program(ir_program *p, const quant_recipe *r, bool (*is_vocab)(const char *name),
                       quant_report *report, err *e);
 #endif

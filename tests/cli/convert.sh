@@ -131,6 +131,8 @@ rm -r place/x
 echo '{"rules": [{"match": "*mlp_up*", "scheme": "w8"}, {"match": "no_such*", "scheme": "w8"}]}' >recipe
 expect 0 'warning: recipe: rule 2: no weight that can be compressed is called no_such\*$' \
     convert "$model" -o place/a --overwrite -q --recipe recipe
+echo '{"rules": [{"match": "*layernorm*", "scheme": "w8"}]}' >recipe
+expect 0 'warning: recipe: rule 1: no weight' convert "$model" -o place/a --overwrite -q --recipe recipe
 echo '{"rules": [], "scheme": "w8"}' >recipe
 expect 1 'recipe: unknown key "scheme"' convert "$model" -o place/x --recipe recipe
 
