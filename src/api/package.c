@@ -1,5 +1,5 @@
 #include "api/api.h"
-#include "generate/contract.h"
+#include "generate/artifact.h"
 #include <string.h>
 
 static const rt_model *model_of(const millet_package *p) {
@@ -13,8 +13,13 @@ static const coreml_model *described(const millet_package *p) {
 millet_package *millet_package_open(const char *path, millet_error *error) {
     err e = {0};
     arena *a = arena_new();
-    contract_paths p;
-    rt_model *m = contract_locate(&p, a, path, NULL, &e) ? rt_model_open(p.package, &e) : NULL;
+    artifact_paths p;
+    bool ok = artifact_locate(&p, a, path, NULL, &e);
+    if (ok && p.n_package > 1)
+        ok =
+            err_set(&e, ERR_USAGE, "%s: has %zu packages: open one by its path, or all with millet_lm_open()",
+                    path, p.n_package);
+    rt_model *m = ok ? rt_model_open(p.package[0], &e) : NULL;
     arena_free(a);
     api_done(error, &e);
     return (millet_package *)m;

@@ -1,6 +1,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "check/check.h"
+#include "generate/artifact.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,8 +36,8 @@ static void compare_files(str *failures, arena *a, const json *files, const char
 
 bool check_metadata_run(str *failures, const char *path, const lm *artifact, err *e) {
     arena *a = arena_new();
-    contract_paths p;
-    bool ok = contract_locate(&p, a, path, NULL, e);
+    artifact_paths p;
+    bool ok = artifact_locate(&p, a, path, NULL, e);
     const json *j = ok && p.metadata ? json_parse_file(a, p.metadata, e) : NULL;
     ok = ok && (j || !p.metadata);
     if (j) {

@@ -149,7 +149,7 @@ static bool go_on(void *ctx) {
 }
 
 static bool feed(comparison *c, decoder *d, const int32_t *ids, size_t n, bool reference, err *e) {
-    const decoder_hooks h = {reference ? keep_reference : compare_row, go_on, c};
+    const decoder_hooks h = {.row = reference ? keep_reference : compare_row, .keep_going = go_on, .ctx = c};
     double start = clock_seconds();
     bool ok = decoder_feed(d, ids, n, &h, NULL, e);
     *(reference ? &c->r->seconds_ref : &c->r->seconds) += clock_seconds() - start;

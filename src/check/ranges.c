@@ -82,7 +82,7 @@ static bool run_text(audit *a, const lm *artifact, const check_text *t, const de
     bool ok = d && decoder_check(d, t->ids, t->n, e);
     if (ok) {
         err fed = {0};
-        rt_session_observe(decoder_session(d), on_value, a);
+        rt_session_observe(decoder_session(d, 0), on_value, a);
         ok = decoder_feed(d, t->ids, t->n, h, NULL, &fed);
         if (!ok && fed.code == ERR_NUMERIC && a->r->first_nonfinite) ok = true; /* it is part of the result */
         if (!ok) *e = fed;
@@ -112,7 +112,7 @@ static void finish(audit *a) {
 bool check_ranges_run(check_ranges *r, const lm *artifact, const check_texts *t,
                       bool (*keep_going)(void *ctx), void *ctx, err *e) {
     *r = (check_ranges){0};
-    const ir_program *p = rt_model_coreml(artifact->model)->program;
+    const ir_program *p = rt_model_coreml(artifact->model[0])->program;
     const ir_function *f = p ? ir_function_find(p, artifact->form.function) : NULL;
     if (!f) return err_set(e, ERR_UNSUPPORTED, "ranges: the ops are in the parts of a pipeline");
     audit a = {.r = r, .n = f->n_values};

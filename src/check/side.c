@@ -2,7 +2,8 @@
 #include <stdlib.h>
 
 bool side_begin(side *s, const lm *m, arena *scratch, err *e) {
-    const ir_program *p = rt_model_coreml(m->model)->program;
+    if (m->n_model > 1) return err_set(e, ERR_UNSUPPORTED, "the artifact has several packages");
+    const ir_program *p = rt_model_coreml(m->model[0])->program;
     s->f = p ? ir_function_find(p, m->form.function) : NULL;
     if (!s->f) return err_set(e, ERR_UNSUPPORTED, "the artifact's weights are in the parts of a pipeline");
     s->v = (ref_eval){.mode = REF_STRICT, .spec = s->f->spec, .scratch = scratch, .e = e};

@@ -3,7 +3,7 @@
 #include "cli/summary.h"
 #include "coreml/embedding.h"
 #include "coreml/files.h"
-#include "generate/contract.h"
+#include "generate/artifact.h"
 #include "ir/print.h"
 #include <stdio.h>
 #include <string.h>
@@ -344,11 +344,13 @@ static void verify_table(violations *v, const char *path) {
     embedding_close(t);
 }
 
-static int verify(str *out, const coreml_package *p, const char *table, bool json) {
+static int verify(str *out, const coreml_package *p, const artifact_paths *where, bool json) {
+    const char *table;
     violations v = {.out = out, .json = json};
     err e = {0};
     if (json) str_adds(out, "{\"violations\":[");
     coreml_verify(p->model, add_violation, &v, &e);
+    if (!artifact_table(where, p->a, &table, &e)) add_violation(&v, "embedding-table", e.msg);
     if (table) verify_table(&v, table);
     if (json)
         str_adds(out, "]}\n");
@@ -370,12 +372,12 @@ static void list_ops(str *out, const coreml_model *m) {
 int cmd_inspect(const cli_args *a) {
     err e = {0};
     arena *paths = arena_new();
-    contract_paths where;
+    artifact_paths where;
     bool json = cli_flag(a, "json");
     if (json && cli_flag(a, "ops"))
         return arena_free(paths), cli_usage(a, "--ops and --json exclude each other");
-    coreml_package *p = contract_locate(&where, paths, cli_arg(a, "PACKAGE"), NULL, &e)
-                            ? coreml_open(where.package, &e)
+    coreml_package *p = artifact_locate(&where, paths, cli_arg(a, "PACKAGE"), NULL, &e)
+                            ? coreml_open(where.package[0], &e)
                             : NULL;
     int code = CLI_OK;
     if (p) {
@@ -384,7 +386,7 @@ int cmd_inspect(const cli_args *a) {
             list_ops(&out, p->model);
         else if (!cli_flag(a, "verify"))
             (json ? json_package : add_package)(&out, p);
-        if (cli_flag(a, "verify")) code = verify(&out, p, where.table, json);
+        if (cli_flag(a, "verify")) code = verify(&out, p, &where, json);
         cli_out(out.s, out.len);
         str_free(&out);
     } else {

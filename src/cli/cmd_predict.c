@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "generate/contract.h"
+#include "generate/artifact.h"
 #include "runtime/calls.h"
 #include <string.h>
 
@@ -36,7 +36,7 @@ static const char *tensors_of(arena *a, const char *calls, err *e) {
 }
 
 static int predict(const cli_args *args, arena *a) {
-    contract_paths where;
+    artifact_paths where;
     err e = {0};
     calls_options o = {.function = cli_text(args, "function"),
                        .inputs = cli_text(args, "inputs"),
@@ -48,9 +48,9 @@ static int predict(const cli_args *args, arena *a) {
     if (o.function && o.calls)
         return cli_usage(args, "--function and --calls exclude each other: each call names its function");
     o.values = split_names(a, cli_text(args, "values"), &o.n_values);
-    bool ok = contract_locate(&where, a, cli_arg(args, "PACKAGE"), NULL, &e) &&
+    bool ok = artifact_locate(&where, a, cli_arg(args, "PACKAGE"), NULL, &e) &&
               (o.inputs || (o.inputs = tensors_of(a, o.calls, &e)));
-    o.package = where.package;
+    o.package = where.n_package ? where.package[0] : NULL;
     return ok && calls_predict(&o, &e) ? CLI_OK : cli_fail(&e);
 }
 

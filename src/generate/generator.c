@@ -113,7 +113,7 @@ bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_o
     if (!n) return err_set(e, ERR_USAGE, "the prompt is empty");
     if (!room(m, n, o->max_new, &most, e)) return false;
     generation g = {.m = m, .o = o, .r = r};
-    g.hooks = (decoder_hooks){NULL, keep_going, &g};
+    g.hooks = (decoder_hooks){.keep_going = keep_going, .ctx = &g};
     if (m->text) detokenizer_begin(&g.out, m->text, true);
     g.s = sampler_new(&o->sampling, lm_sample_limit(m), e);
     if (g.s) sampler_prompt(g.s, prompt, n);

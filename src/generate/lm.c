@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "coreml/embedding.h"
+#include "generate/artifact.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,32 +32,50 @@ static const json *optional_json(lm *m, const char *path, err *e) {
     return path && file_exists(path) ? json_object_file(m->a, path, e) : NULL;
 }
 
-static bool open_table(lm *m, const contract_paths *p, err *e) {
+static bool open_table(lm *m, const artifact_paths *p, err *e) {
     if (m->form.form != CONTRACT_CHUNKS) return true;
-    if (!p->table)
+    if (!artifact_table(p, m->a, &m->table_path, e)) return false;
+    const char *path = m->table_path;
+    if (!path)
         return err_set(e, ERR_IO,
                        "%s: takes rows of an embedding table, but there is no embed_tokens.bin beside it",
-                       p->package);
-    m->table = embedding_open(p->table, e);
+                       p->package[0]);
+    m->table = embedding_open(path, e);
     if (!m->table) return false;
     if (embedding_width(m->table) != m->form.hidden)
         return err_set(e, ERR_INVALID, "%s: rows of %" PRId64 " values, where the package takes %" PRId64,
-                       p->table, embedding_width(m->table), m->form.hidden);
+                       path, embedding_width(m->table), m->form.hidden);
     if (embedding_rows(m->table) != m->form.vocab)
         return err_set(e, ERR_INVALID,
                        "%s: %" PRId64 " rows, but the package scores %" PRId64
                        " ids: the table of another model",
-                       p->table, embedding_rows(m->table), m->form.vocab);
+                       path, embedding_rows(m->table), m->form.vocab);
     m->vocab = embedding_rows(m->table);
     return true;
 }
 
+static bool open_packages(lm *m, const artifact_paths *p, err *e) {
+    if (p->member)
+        return err_set(e, ERR_USAGE, "%s: one package of a set, which runs as a whole: give the directory %s",
+                       p->package[0], p->dir);
+    m->model = ARENA_ARRAY(m->a, rt_model *, p->n_package);
+    const char **name = ARENA_ARRAY(m->a, const char *, p->n_package);
+    contract_package *all = ARENA_ARRAY(m->a, contract_package, p->n_package);
+    m->name = name;
+    for (size_t i = 0; i < p->n_package; i++) {
+        m->model[i] = rt_model_open(p->package[i], e);
+        if (!m->model[i]) return false;
+        m->n_model++;
+        name[i] = artifact_name(p->package[i]);
+        all[i] = (contract_package){name[i], rt_model_coreml(m->model[i])};
+    }
+    return contract_find(&m->form, m->a, all, p->n_package, e) ||
+           err_where(e, "%s", p->n_package > 1 ? p->dir : p->package[0]);
+}
+
 static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, err *e) {
-    contract_paths p;
-    if (!contract_locate(&p, m->a, path, tokenizer_dir, e)) return false;
-    m->model = rt_model_open(p.package, e);
-    if (!m->model) return false;
-    if (!contract_find(&m->form, rt_model_coreml(m->model), e)) return err_where(e, "%s", p.package);
+    artifact_paths p;
+    if (!artifact_locate(&p, m->a, path, tokenizer_dir, e) || !open_packages(m, &p, e)) return false;
     m->vocab = m->form.in_vocab ? m->form.in_vocab : m->form.vocab;
     if (!open_table(m, &p, e)) return false;
     if (p.tokenizer && !(m->text = tokenizer_load(p.tokenizer, e))) return false;
@@ -81,7 +100,7 @@ void lm_close(lm *m) {
     if (!m) return;
     tokenizer_free(m->text);
     embedding_close(m->table);
-    rt_model_close(m->model);
+    for (size_t i = 0; i < m->n_model; i++) rt_model_close(m->model[i]);
     stop_set_free(&m->stop);
     arena_free(m->a);
 }

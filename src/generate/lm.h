@@ -1,4 +1,4 @@
-/* An artifact opened for generation: package, embedding table, tokenizer, stop ids, sampling defaults.
+/* An artifact opened for generation: packages, embedding table, tokenizer, stop ids, sampling defaults.
  * Immutable; any number of threads may use one. */
 #ifndef GENERATE_LM_H
 #define GENERATE_LM_H
@@ -9,17 +9,20 @@
 
 typedef struct {
     arena *a;
-    rt_model *model;
+    rt_model **model; /* in the order in which a token goes through them */
+    size_t n_model;
+    const char *const *name; /* of each: the last part of its path */
     contract form;
     struct embedding *table;  /* chunks: rows of the hidden input; else NULL */
+    const char *table_path;   /* where that is; NULL */
     tokenizer *text;          /* NULL: ids only */
     int64_t vocab;            /* ids below it can be fed; 0: not known */
     stop_set stop;            /* union of all end ids */
     sampler_options defaults; /* temperature 0; the rest from generation_config.json */
 } lm;
 
-/* path: an artifact directory or a .mlpackage; tokenizer_dir: NULL, or in place of the Tokenizer beside it.
- */
+/* path: an artifact directory or a .mlpackage (generate/artifact.h); tokenizer_dir: NULL, or in place of the
+ * Tokenizer beside it. One package of a set is refused: the others are needed too. */
 lm *lm_open(const char *path, const char *tokenizer_dir, err *e);
 void lm_close(lm *m);
 /* Ids from here on are never sampled. */

@@ -103,7 +103,7 @@ bool score_ids(const lm *m, const int32_t *ids, size_t n, const score_options *o
     double start = clock_seconds();
     scoring s = {.m = m, .ids = ids, .n = n, .r = r, .o = o};
     decoder *d = decoder_new(m, o->mode, e);
-    const decoder_hooks hooks = {on_row, keep_going, &s};
+    const decoder_hooks hooks = {.row = on_row, .keep_going = keep_going, .ctx = &s};
     bool ok = d && decoder_check(d, ids, n, e) && (!o->logits || begin_file(&s, o->logits, e)) &&
               decoder_feed(d, ids, n, &hooks, NULL, e);
     if (s.write) ok = file_out_end(&s.file, ok, e);

@@ -72,6 +72,10 @@ const char *rt_state_name(const rt_session *s, size_t i) {
     return i < s->m->n_state ? s->m->state[i].name : NULL;
 }
 
+ir_type rt_state_type(const rt_session *s, size_t i) {
+    return s->m->state[i].type;
+}
+
 void rt_state_reset(rt_session *s) {
     for (size_t i = 0; i < s->m->n_state; i++) ref_tensor_drop(&s->state[i]);
 }

@@ -50,6 +50,7 @@ bool rt_run(rt_session *s, rt_call *c, err *e);
  * for two types (in different functions) means the first. */
 size_t rt_state_count(const rt_session *s);
 const char *rt_state_name(const rt_session *s, size_t i);
+ir_type rt_state_type(const rt_session *s, size_t i); /* i < rt_state_count() */
 bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e);
 bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e);
 void rt_state_reset(rt_session *s);                                 /* all states to zero */

@@ -381,9 +381,9 @@ static void the_decoder_uses_them(void **state) {
         lm *m = lm_open(in_work("out"), NULL, &e);
         if (!m) fail_msg("%s", e.msg);
         assert_string_equal(m->form.function, "decode");
-        assert_int_equal(m->form.n_prefill, 3);
-        assert_string_equal(m->form.prefill[0].function, "prefill_4");
-        assert_int_equal(m->form.prefill[2].tokens, 64);
+        assert_int_equal(m->form.n_func, 4);
+        assert_string_equal(m->form.func[1].name, "prefill_4");
+        assert_int_equal(m->form.func[3].tokens, 64);
         assert_int_equal(m->form.context, context);
         decoder *d = decoder_new(m, RT_FAST, &e);
         decoder_row row;

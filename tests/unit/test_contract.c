@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 /* The forms by name, type and shape, and what is said when none fits. */
 #include "base/file.h"
+#include "generate/artifact.h"
 #include "generate/contract.h"
 #include "test.h"
 #include <sys/stat.h>
@@ -8,6 +9,13 @@
 
 #define FEATURE(n, ...)                                                                                      \
     { .name = n, .type = IR_TYPE(__VA_ARGS__) }
+
+static arena *all; /* what contracts point into */
+
+static bool find(contract *c, const coreml_model *m, err *e) {
+    const contract_package p = {"x.mlpackage", m};
+    return contract_find(c, all, &p, 1, e);
+}
 
 static coreml_model model_of(coreml_function *f) {
     return (coreml_model){.spec = 9, .default_function = "main", .func = f, .n_func = 1};
@@ -24,16 +32,16 @@ static void chunks(void **state) {
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
-    assert_true(contract_find(&c, &m, &e));
+    assert_true(find(&c, &m, &e));
     assert_int_equal(c.form, CONTRACT_CHUNKS);
     assert_int_equal(c.hidden, 64);
     assert_int_equal(c.input_type, DT_FP16);
     assert_int_equal(c.vocab, 300);
     assert_int_equal(c.context, 77);
-    assert_int_equal(c.block, 1);
+    assert_int_equal(c.func->tokens, 1);
     assert_int_equal(c.top_k, 0);
     f.n_state = 1; /* nothing bounds the positions */
-    assert_true(contract_find(&c, &m, &e));
+    assert_true(find(&c, &m, &e));
     assert_int_equal(c.context, INT32_MAX);
 }
 
@@ -70,13 +78,13 @@ static void prefill(void **state) {
     m.default_function = "f0";
     contract c;
     err e = {0};
-    assert_true(contract_find(&c, &m, &e));
+    assert_true(find(&c, &m, &e));
     assert_string_equal(c.function, "f0");
-    assert_int_equal(c.n_prefill, GOOD);
-    assert_string_equal(c.prefill[0].function, "f2");
-    assert_int_equal(c.prefill[0].tokens, 4);
-    assert_string_equal(c.prefill[1].function, "f1");
-    assert_int_equal(c.prefill[1].tokens, 64);
+    assert_int_equal(c.n_func, 1 + GOOD);
+    assert_string_equal(c.func[1].name, "f2");
+    assert_int_equal(c.func[1].tokens, 4);
+    assert_string_equal(c.func[2].name, "f1");
+    assert_int_equal(c.func[2].tokens, 64);
 }
 
 static const coreml_range ids_range[] = {{1, 1}, {1, 500}};
@@ -95,17 +103,17 @@ static void single(void **state) {
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
-    assert_true(contract_find(&c, &m, &e));
+    assert_true(find(&c, &m, &e));
     assert_int_equal(c.form, CONTRACT_SINGLE);
     assert_int_equal(c.top_k, 8);
     assert_int_equal(c.ids, 0);
-    assert_int_equal(c.values, 1);
+    assert_int_equal(c.func->stage->at, 1);
     assert_int_equal(c.context, 400);
-    assert_int_equal(c.block, 400);
+    assert_int_equal(c.func->tokens, 400);
     coreml_feature logits[] = {FEATURE("logits", DT_FP32, 1, 1, 300)};
     f.out = logits;
     f.n_out = 1;
-    assert_true(contract_find(&c, &m, &e));
+    assert_true(find(&c, &m, &e));
     assert_int_equal(c.top_k, 0);
     assert_int_equal(c.vocab, 300);
 }
@@ -119,7 +127,7 @@ static void nothing_fits(void **state) {
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
-    assert_false(contract_find(&c, &m, &e));
+    assert_false(find(&c, &m, &e));
     assert_int_equal(e.code, ERR_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "chunks lacks input hidden, a meaning for input x, output logits."));
     assert_non_null(strstr(e.msg, "single lacks input input_ids, input causal_mask"));
@@ -136,7 +144,7 @@ static void wrong_shapes(void **state) {
     coreml_model m = model_of(&f);
     contract c;
     err e = {0};
-    assert_false(contract_find(&c, &m, &e));
+    assert_false(find(&c, &m, &e));
     assert_non_null(
         strstr(e.msg, "chunks lacks input current_pos as int32 of rank 1, input hidden as [1,1,h]."));
 }
@@ -147,8 +155,8 @@ static void places(void **state) {
     assert_non_null(mkdtemp(dir));
     err e = {0};
     arena *a = arena_new();
-    contract_paths p;
-    assert_false(contract_locate(&p, a, dir, NULL, &e));
+    artifact_paths p;
+    assert_false(artifact_locate(&p, a, dir, NULL, &e));
     assert_int_equal(e.code, ERR_IO);
     assert_non_null(strstr(e.msg, "Manifest.json"));
     snprintf(path, sizeof path, "%s/model.mlpackage", dir);
@@ -158,17 +166,32 @@ static void places(void **state) {
     snprintf(file, sizeof file, "%s/Manifest.json", path);
     e = (err){0};
     assert_true(file_write(file, "{}", 2, &e) && file_write(expect, "x", 1, &e));
-    assert_true(contract_locate(&p, a, dir, NULL, &e));
-    assert_string_equal(p.package, path);
-    assert_string_equal(p.table, expect);
+    assert_true(artifact_locate(&p, a, dir, NULL, &e));
+    assert_string_equal(p.package[0], path);
+    const char *table;
+    assert_true(artifact_table(&p, a, &table, &e));
+    assert_string_equal(table, expect);
     assert_null(p.tokenizer);
     strcat(path, "//");
-    assert_true(contract_locate(&p, a, path, NULL, &e)); /* the package itself: the same things beside it */
-    assert_string_equal(p.table, expect);
-    assert_false(contract_locate(&p, a, dir, "/nowhere", &e));
+    assert_true(artifact_locate(&p, a, path, NULL, &e)); /* the package itself: the same things beside it */
+    assert_true(artifact_table(&p, a, &table, &e));
+    assert_string_equal(table, expect);
+    assert_false(artifact_locate(&p, a, dir, "/nowhere", &e));
     assert_non_null(strstr(e.msg, "/nowhere: no tokenizer.json"));
     assert_true(file_remove_tree(dir, &e));
     arena_free(a);
+}
+
+static int make_arena(void **state) {
+    (void)state;
+    all = arena_new();
+    return 0;
+}
+
+static int drop_arena(void **state) {
+    (void)state;
+    arena_free(all);
+    return 0;
 }
 
 int main(void) {
@@ -176,5 +199,5 @@ int main(void) {
         cmocka_unit_test(chunks),       cmocka_unit_test(prefill),      cmocka_unit_test(single),
         cmocka_unit_test(nothing_fits), cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
