@@ -1,0 +1,99 @@
+#include "kernels/overlay.h"
+#include "kernels/weight.h"
+#include "kernels/x16.h"
+#include <string.h>
+
+typedef struct {
+    const char *name;
+    bool (*present)(void);
+    void (*overlay)(kern_table *t);
+} isa;
+
+static bool always(void) {
+    return true;
+}
+
+/* In ascending order; each may use what the ones before it have. */
+static const isa table[] = {
+    {"portable", always, kern_portable},
+};
+
+#define N_ISA (sizeof table / sizeof *table)
+
+const char *const *kern_isas(void) {
+    static const char *const name[N_ISA + 1] = {"portable"};
+    return name;
+}
+
+bool kern_open(kern_table *t, const char *cap, err *e) {
+    size_t last = N_ISA - 1;
+    for (size_t i = 0; cap && i <= N_ISA; i++) {
+        if (i == N_ISA) return err_set(e, ERR_USAGE, "there is no instruction set named '%s'", cap);
+        if (!strcmp(cap, table[i].name)) {
+            last = i;
+            break;
+        }
+    }
+    for (size_t i = 0; i <= last && table[i].present(); i++) {
+        table[i].overlay(t);
+        t->isa = table[i].name;
+    }
+    return true;
+}
+
+size_t kern_x_stride(kern_form form, int64_t cols) {
+    return form == KERN_X_F32 ? 0 : x16_stride(cols);
+}
+
+kern_kind kern_kind_of(const kern_weight *w) {
+    bool rows = w->block_cols == w->cols;
+    if (w->bits)
+        return rows && w->table_type == KERN_F16 && w->cols * w->bits % 8 == 0 ? KERN_W_PALETTE : KERN_W_ANY;
+    if (!w->scale)
+        return w->offset             ? KERN_W_ANY
+               : w->type == KERN_F32 ? KERN_W_F32
+               : w->type == KERN_F16 ? KERN_W_F16
+                                     : KERN_W_ANY;
+    if (w->offset || w->block_rows != 1) return KERN_W_ANY;
+    if (w->type == KERN_I8 && rows) return KERN_W_CHANNEL8;
+    if (w->block_cols != X16_BLOCK || w->scale_type != KERN_F16) return KERN_W_ANY;
+    return w->type == KERN_I8 ? KERN_W_BLOCK8 : w->type == KERN_I4 ? KERN_W_BLOCK4 : KERN_W_ANY;
+}
+
+/* Whether rounding a table's entries to fixed point costs at most 2^-10 of their median size (rms): far below
+ * what choosing the palette cost. Entries of a table with a far outlier would lose more. */
+static bool table_fits(const uint16_t *half, int n) {
+    int16_t q[256];
+    float scale, size[256];
+    double error = 0;
+    x16_table(q, &scale, half, n);
+    for (int i = 0; i < n; i++) {
+        float v = kern_half_at(half, i), d = v - (float)q[i] * scale, a = v < 0 ? -v : v;
+        error += (double)d * (double)d;
+        int k = i;
+        for (; k > 0 && size[k - 1] > a; k--) size[k] = size[k - 1];
+        size[k] = a;
+    }
+    double limit = (double)size[n / 2] * 0x1p-10;
+    return error <= limit * limit * n;
+}
+
+static bool palette_fits(const kern_weight *w) {
+    for (int64_t r = 0; r < w->rows; r += w->block_rows)
+        if (!table_fits(kern_table_of(w, r), 1 << w->bits)) return false;
+    return true;
+}
+
+kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
+    (void)n;
+    kern_kind kind = kern_kind_of(w);
+    if (!t->linear[path][kind] || (path == KERN_INT16 && kind == KERN_W_PALETTE && !palette_fits(w)))
+        path = KERN_EXACT;
+    kern_form form = t->form[path][kind];
+    return (kern_choice){.run = t->linear[path][kind],
+                         .prepare = t->prepare[form],
+                         .form = form,
+                         .path = path,
+                         .grain = 1,
+                         .isa = t->isa};
+}

@@ -1,0 +1,10 @@
+/* The files behind kern_open(). Each fills or overlays entries of the table; the caller has checked that the
+ * processor has what the file's functions use. */
+#ifndef KERNELS_OVERLAY_H
+#define KERNELS_OVERLAY_H
+#include "kernels/kernels.h"
+
+void kern_portable(kern_table *t);
+void kern_avx2(kern_table *t);
+void kern_avx512(kern_table *t);
+#endif

@@ -1,0 +1,171 @@
+/* Every kernel in plain C: what a processor without an overlay runs, and what the overlays are compared with.
+ */
+#include "kernels/overlay.h"
+#include "kernels/weight.h"
+#include "kernels/x16.h"
+
+#define LANES 16
+#define ROWS  16 /* of x that share one decoded chunk of w */
+
+static void decode_palette(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out) {
+    int64_t first = kern_row_block(w, r), at = r * w->cols + c;
+    uint8_t code[256];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 256 == 0)
+            num_unpack(code, w->data, (size_t)(at + i), (size_t)(n - i < 256 ? n - i : 256), w->bits);
+        int64_t block = first + (c + i) / w->block_cols;
+        out[i] = kern_at(w->table, w->table_type, (block << w->bits) + code[i % 256]);
+    }
+}
+
+static void decode_scaled(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out) {
+    int64_t block = kern_row_block(w, r) + c / w->block_cols, left = w->block_cols - c % w->block_cols;
+    for (int64_t i = 0; i < n; block++, left = w->block_cols) {
+        float scale = w->scale ? kern_at(w->scale, w->scale_type, block) : 1;
+        float offset = w->offset ? kern_at(w->offset, w->offset_type, block) : 0;
+        for (; left && i < n; i++, left--)
+            out[i] = scale * (kern_at(w->data, w->type, r * w->cols + c + i) - offset);
+    }
+}
+
+static void decode(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out) {
+    if (w->bits)
+        decode_palette(w, r, c, n, out);
+    else
+        decode_scaled(w, r, c, n, out);
+}
+
+/* Lane l of 16 adds the products of elements l, l + 16, ... in order. */
+static void exact_any(const kern_linear *job, int64_t lo, int64_t hi) {
+    const kern_weight *w = job->w;
+    const float *x = job->x;
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t i0 = 0; i0 < job->n; i0 += ROWS) {
+            int64_t n = job->n - i0 < ROWS ? job->n - i0 : ROWS;
+            float f[ROWS][LANES] = {{0}}, part[256];
+            for (int64_t c = 0; c < w->cols; c += 256) {
+                int64_t k = w->cols - c < 256 ? w->cols - c : 256;
+                decode(w, r, c, k, part);
+                for (int64_t i = 0; i < n; i++) {
+                    const float *xi = x + (i0 + i) * job->ldx + c;
+                    int64_t j = 0;
+                    for (; j + LANES <= k; j += LANES)
+                        for (int l = 0; l < LANES; l++) f[i][l] += xi[j + l] * part[j + l];
+                    for (int l = 0; j + l < k; l++) f[i][l] += xi[j + l] * part[j + l];
+                }
+            }
+            for (int64_t i = 0; i < n; i++) kern_store(job, i0 + i, r, x16_tree(f[i]));
+        }
+}
+
+/* ---- 16-bit fixed point: see x16.h ---- */
+
+static void prepare_chunk(const float *x, int64_t n, float *scale, int32_t *sum, int16_t *q) {
+    uint32_t largest = 0;
+    float inverse;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t a = num_f32_bits(x[i]) & 0x7FFFFFFFu;
+        largest = a > largest ? a : largest;
+    }
+    scale[0] = scale[1] = x16_scale(largest, &inverse);
+    sum[0] = sum[1] = 0;
+    for (int64_t i = 0; i < X16_CHUNK; i++) {
+        q[i] = i < n && inverse > 0 ? (int16_t)(int)((x[i] * inverse + 0x1.8p23f) - 0x1.8p23f) : (int16_t)0;
+        sum[i / X16_BLOCK] += q[i];
+    }
+}
+
+static void prepare_words(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+    int64_t blocks = x16_padded(cols) / X16_BLOCK;
+    for (int64_t i = lo; i < hi; i++) {
+        char *p = (char *)dst + (size_t)i * x16_stride(cols);
+        float *scale = (float *)(void *)p;
+        int32_t *sum = (int32_t *)(void *)(p + 4 * blocks);
+        int16_t *q = (int16_t *)(void *)(p + 8 * blocks);
+        for (int64_t b = 0; b < blocks; b += 2) {
+            int64_t n = cols - b * X16_BLOCK;
+            n = n < 0 ? 0 : n > X16_CHUNK ? X16_CHUNK : n;
+            prepare_chunk(x + i * ldx + (n ? b * X16_BLOCK : 0), n, scale + b, sum + b, q + b * X16_BLOCK);
+        }
+    }
+}
+
+/* A chunk of integer weights, zeros behind the end. */
+static void integers(const kern_weight *w, const int16_t *table, int64_t r, int64_t c, int64_t n,
+                     int16_t *q) {
+    uint8_t code[X16_CHUNK];
+    int64_t at = r * w->cols + c;
+    if (table) num_unpack(code, w->data, (size_t)at, (size_t)n, w->bits);
+    for (int64_t i = 0; i < X16_CHUNK; i++) {
+        if (i >= n)
+            q[i] = 0;
+        else if (table)
+            q[i] = table[code[i]];
+        else
+            q[i] = (int16_t)kern_at(w->data, w->type, at + i);
+    }
+}
+
+static void add_lanes(float f[LANES], const int16_t *w, const int16_t *x, float scale) {
+    for (int l = 0; l < LANES; l++) {
+        int32_t s = 0;
+        for (int j = 4 * l; j < 4 * l + 4; j++) s += w[j] * x[j];
+        f[l] += (float)s * scale;
+    }
+}
+
+static void int16_lanes(const kern_linear *job, int64_t lo, int64_t hi) {
+    const kern_weight *w = job->w;
+    int16_t table[256], q[X16_CHUNK];
+    for (int64_t r = lo; r < hi; r++) {
+        float scale;
+        if (w->bits)
+            x16_table(table, &scale, kern_table_of(w, r), 1 << w->bits);
+        else
+            scale = kern_at(w->scale, w->scale_type, r);
+        for (int64_t i0 = 0; i0 < job->n; i0 += ROWS) {
+            int64_t n = job->n - i0 < ROWS ? job->n - i0 : ROWS;
+            float f[ROWS][LANES] = {{0}};
+            for (int64_t c = 0; c < w->cols; c += X16_CHUNK) {
+                integers(w, w->bits ? table : NULL, r, c, w->cols - c < X16_CHUNK ? w->cols - c : X16_CHUNK,
+                         q);
+                for (int64_t i = 0; i < n; i++) {
+                    x16_row x = x16_row_of(job, i0 + i);
+                    add_lanes(f[i], q, x.value + c, x.scale[c / X16_BLOCK]);
+                }
+            }
+            for (int64_t i = 0; i < n; i++) kern_store(job, i0 + i, r, x16_tree(f[i]) * scale);
+        }
+    }
+}
+
+static void int16_blocks(const kern_linear *job, int64_t lo, int64_t hi) {
+    const kern_weight *w = job->w;
+    int64_t blocks = w->cols / X16_BLOCK;
+    int16_t q[X16_CHUNK];
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t i0 = 0; i0 < job->n; i0 += ROWS) {
+            int64_t n = job->n - i0 < ROWS ? job->n - i0 : ROWS;
+            float f[ROWS][LANES] = {{0}};
+            for (int64_t b = 0; b < blocks; b++) {
+                integers(w, NULL, r, b * X16_BLOCK, X16_BLOCK, q);
+                float scale = kern_half_at(w->scale, r * blocks + b);
+                for (int64_t i = 0; i < n; i++) {
+                    x16_row x = x16_row_of(job, i0 + i);
+                    int32_t s = 0;
+                    for (int j = 0; j < X16_BLOCK; j++) s += q[j] * x.value[b * X16_BLOCK + j];
+                    f[i][b % LANES] += (float)s * (scale * x.scale[b]);
+                }
+            }
+            for (int64_t i = 0; i < n; i++) kern_store(job, i0 + i, r, x16_tree(f[i]));
+        }
+}
+
+void kern_portable(kern_table *t) {
+    *t = (kern_table){.isa = "portable", .decode = decode};
+    for (int kind = 0; kind < KERN_W_KINDS; kind++) t->linear[KERN_EXACT][kind] = exact_any;
+    t->prepare[KERN_X_WORDS] = prepare_words;
+    t->linear[KERN_INT16][KERN_W_CHANNEL8] = t->linear[KERN_INT16][KERN_W_PALETTE] = int16_lanes;
+    t->linear[KERN_INT16][KERN_W_BLOCK8] = t->linear[KERN_INT16][KERN_W_BLOCK4] = int16_blocks;
+    for (int kind = 0; kind < KERN_W_KINDS; kind++) t->form[KERN_INT16][kind] = KERN_X_WORDS;
+}

@@ -1,0 +1,11 @@
+/* The kernel tests: one program, libc only, so that it can be linked statically and run under an emulator. */
+#ifndef KERNELS_TEST_H
+#define KERNELS_TEST_H
+#include "kernels/kernels.h"
+
+/* Counts a check; prints the message when it fails. */
+void test_check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* tables: one per instruction set of this machine, plain C first. */
+void test_linear(const kern_table *tables, int n_tables);
+#endif

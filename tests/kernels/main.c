@@ -1,0 +1,34 @@
+#include "kernels_test.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static long checks, failures;
+
+void test_check(bool ok, const char *fmt, ...) {
+    checks++;
+    if (ok) return;
+    failures++;
+    va_list args;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    putchar('\n');
+}
+
+int main(void) {
+    kern_table table[8];
+    int n = 0;
+    err e = {0};
+    for (const char *const *name = kern_isas(); *name; name++) {
+        test_check(kern_open(&table[n], *name, &e), "kern_open(%s): %s", *name, e.msg);
+        if (strcmp(table[n].isa, *name))
+            printf("skipped: %s is not there\n", *name);
+        else
+            printf("testing %s\n", table[n++].isa);
+    }
+    test_check(!kern_open(&table[n], "z80", &e), "kern_open(z80) finds it");
+    test_linear(table, n);
+    printf("%ld checks, %ld failures\n", checks, failures);
+    return failures != 0;
+}
