@@ -4,6 +4,7 @@
 #define BASE_JSON_H
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/str.h"
 
 #define JSON_MAX_DEPTH 200
 
@@ -37,6 +38,12 @@ double json_double(const json *o, const char *key, double fallback);
 bool json_bool(const json *o, const char *key, bool fallback);
 const char *json_str(const json *o, const char *key, const char *fallback);
 const char *json_kind_name(json_kind k);
+
+/* Writes v, json_write.c. Canonical: on one line without spaces, members sorted by key, so that equal
+ * documents give equal bytes (json.dumps(v, sort_keys=True, separators=(",", ":"), ensure_ascii=False) in
+ * Python). Pretty: for people, one member a line; what fits stays on one line. Both read back as v. */
+void json_canonical(str *out, const json *v);
+void json_pretty(str *out, const json *v);
 
 #define JSON_EACH(c, parent) for (const json *c = (parent) ? (parent)->child : NULL; c; c = c->next)
 #endif

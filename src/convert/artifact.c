@@ -10,8 +10,13 @@ static const char *staged(const job *j, const char *name) {
 
 bool job_report(const job *j, const char *tensor, uint64_t done, uint64_t total, err *e) {
     if (!j->o->progress) return true;
-    uint64_t finished = total && done >= total ? j->n_weight : j->at_weight;
-    return j->o->progress(j->o->ctx, tensor, done, total, finished, j->n_weight) ||
+    const job_progress *p = &j->progress;
+    uint64_t finished = total && done >= total ? j->n_weight : j->at_weight, n = j->n_weight;
+    if (total && p->total) {
+        done += p->done, finished += p->weights_done;
+        total = p->total, n = p->weights;
+    }
+    return j->o->progress(j->o->ctx, tensor, done, total, finished, n) ||
            err_set(e, ERR_CANCELLED, "conversion cancelled; %s is as it was", j->out);
 }
 
@@ -34,7 +39,7 @@ static bool on_weights(void *ctx, uint64_t done, uint64_t total) {
 bool job_write_package(job *j, err *e) {
     package_progress p = {j, e};
     coreml_write_options o = {.progress = on_weights, .ctx = &p};
-    if (!coreml_write(staged(j, PACKAGE_NAME), j->m, &o, e)) return false;
+    if (!coreml_write(staged(j, j->package), j->m, &o, e)) return false;
     j->weight_file_bytes = o.weight_bytes;
     return true;
 }

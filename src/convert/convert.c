@@ -60,7 +60,7 @@ static bool read_prefill(job *j, err *e) {
     return true;
 }
 
-static bool read_recipe(job *j, err *e) {
+bool job_read_recipe(job *j, err *e) {
     const convert_options *o = j->o;
     quant_recipe *r = &j->recipe;
     r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
@@ -83,7 +83,7 @@ static bool is_vocab(const char *name) {
 static bool choose_preset(job *j, err *e) {
     const ckpt_config *c = checkpoint_config(j->c);
     const char *why = "";
-    if (!j->o->preset) j->graph_options.preset = models_default_preset(c);
+    if (!j->o->preset) j->graph_options.preset = j->n_variant ? PRESET_SINGLE : models_default_preset(c);
     if (j->graph_options.top_k > c->vocab) j->graph_options.top_k = c->vocab;
     return models_has_preset(c, j->graph_options.preset, &why) ||
            err_set(e, ERR_UNSUPPORTED, "%s: preset %s is not for %s: %s", j->dir, job_preset_name(j),
@@ -110,11 +110,9 @@ static bool set_range(job *j, const models_range *r, err *e) {
     return err_set(e, ERR_INVALID, "no input %s with a dimension %d to give a range", r->input, r->dim);
 }
 
-/* s with a question mark for every byte that is not UTF-8: directories may be called anything, strings of a
- * package not. */
-static const char *printable(arena *a, const char *s) {
+const char *job_printable(arena *a, const char *s, char c) {
     char *p = arena_str(a, s);
-    for (size_t n = strlen(p), i = 0; (i += utf8_valid(p + i, n - i)) < n;) p[i] = '?';
+    for (size_t n = strlen(p), i = 0; (i += utf8_valid(p + i, n - i)) < n;) p[i] = c;
     return p;
 }
 
@@ -123,8 +121,9 @@ static bool describe(job *j, err *e) {
     j->m = coreml_model_new(j->a, j->g.program, SPEC);
     for (size_t i = 0; i < j->g.n_range; i++)
         if (!set_range(j, &j->g.range[i], e)) return false;
-    j->m->short_description = arena_printf(j->a, "%s (%s), preset %s, precision %s", printable(j->a, c->name),
-                                           c->family->name, job_preset_name(j), job_precision_name(j));
+    j->m->short_description =
+        arena_printf(j->a, "%s (%s), preset %s, precision %s", job_printable(j->a, c->name, '?'),
+                     c->family->name, job_preset_name(j), job_precision_name(j));
     coreml_add_user(j->m, "millet_version", MILLET_VERSION);
     for (size_t i = 0; i + 1 < j->g.n_user; i += 2) coreml_add_user(j->m, j->g.user[i], j->g.user[i + 1]);
     return true;
@@ -170,7 +169,7 @@ static bool on_tensor(void *ctx, const char *tensor) {
     return job_report(p->j, tensor, 0, 0, p->e);
 }
 
-static bool build(job *j, err *e) {
+bool job_build(job *j, err *e) {
     build_progress p = {j, e};
     j->graph_options.progress = on_tensor;
     j->graph_options.ctx = &p;
@@ -186,7 +185,7 @@ static bool build(job *j, err *e) {
 
 static bool begin(job *j, err *e) {
     j->c = checkpoint_open(j->dir, models_families(), e);
-    if (!j->c || !choose_preset(j, e) || !job_make_parent(j, e)) return false;
+    if (!j->c || !choose_preset(j, e) || !job_check_source(j, e) || !job_make_parent(j, e)) return false;
     j->st = stage_begin(j->out, j->o->overwrite, e);
     return j->st != NULL;
 }
@@ -197,12 +196,20 @@ static bool commit(job *j, err *e) {
     return stage_commit(s, e);
 }
 
+static bool write_one(job *j, err *e) {
+    return job_build(j, e) && job_write_package(j, e) && job_write_embedding(j, e) &&
+           job_copy_tokenizer(j, e) && job_write_metadata(j, e) && job_write_report(j, e);
+}
+
+static bool write_variants(job *j, err *e) {
+    return job_write_variants(j, e) && job_copy_tokenizer(j, e) && job_write_manifest(j, e);
+}
+
 bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e) {
-    job j = {.a = arena_new(), .o = o};
-    bool ok = read_options(&j, e) && read_prefill(&j, e) && read_recipe(&j, e) &&
-              job_check_places(&j, dir, out, e) && begin(&j, e) && build(&j, e) && job_write_package(&j, e) &&
-              job_write_embedding(&j, e) && job_copy_tokenizer(&j, e) && job_write_metadata(&j, e) &&
-              job_write_report(&j, e) && commit(&j, e);
+    job j = {.a = arena_new(), .o = o, .package = PACKAGE_NAME};
+    bool ok = read_options(&j, e) && read_prefill(&j, e) && job_read_recipe(&j, e) &&
+              job_read_variants(&j, e) && job_check_places(&j, dir, out, e) && begin(&j, e) &&
+              (j.n_variant ? write_variants : write_one)(&j, e) && commit(&j, e);
     if (ok && summary) job_summary(&j, summary);
     stage_abort(j.st);
     checkpoint_close(j.c);

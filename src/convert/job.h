@@ -3,6 +3,7 @@
 #define CONVERT_JOB_H
 #include "base/stage.h"
 #include "convert/convert.h"
+#include "convert/listing.h"
 #include "coreml/model.h"
 #include "models/models.h"
 #include "quantize/quantize.h"
@@ -10,6 +11,7 @@
 #define PACKAGE_NAME   "model.mlpackage"
 #define EMBEDDING_NAME "embed_tokens.bin"
 #define METADATA_NAME  "metadata.json"
+#define MANIFEST_NAME  "conversion_manifest.json"
 #define TOKENIZER_NAME "Tokenizer"
 
 /* A weight as it is written: name, and where its bytes end among all bytes. */
@@ -18,9 +20,17 @@ typedef struct {
     uint64_t end;
 } job_weight;
 
+/* Of several packages: what earlier ones wrote, and what all have. */
 typedef struct {
+    uint64_t done, total;
+    size_t weights_done, weights;
+} job_progress;
+
+typedef struct job {
     arena *a;
     const char *dir, *out; /* without trailing slashes */
+    const char *real_dir;  /* dir without links and dots */
+    const char *package;   /* file name */
     const convert_options *o;
     models_options graph_options;
     bool compress;
@@ -34,11 +44,46 @@ typedef struct {
     job_weight *weight;
     size_t n_weight, at_weight;
     uint64_t total_bytes, parameters;
+    job_progress progress; /* total 0: there is one package */
     /* for the summary */
     uint64_t weight_file_bytes, embedding_bytes;
     const char *tokenizer_files; /* "tokenizer.json, vocab.json"; "" when there were none */
     bool has_tokenizer;          /* tokenizer.json is among them */
+    struct job_variant *variant; /* --variants: packages with options of their own */
+    size_t n_variant;
+    const char *recommended; /* name of one of them */
 } job;
+
+typedef struct job_variant {
+    const char *scheme, *name; /* "w8", "W8" */
+    const char *package;       /* file name */
+    bool removed;              /* it is deleted once all are complete */
+    job *j;
+} job_variant;
+
+/* convert.c */
+bool job_read_recipe(job *j, err *e);
+/* The graph, compressed, described and verified; and the list of its weights. */
+bool job_build(job *j, err *e);
+/* s with c for every byte that is not UTF-8: directories may be called anything, strings of a package not. */
+const char *job_printable(arena *a, const char *s, char c);
+
+/* variants.c */
+bool job_read_variants(job *j, err *e);
+bool job_write_variants(job *j, err *e);
+
+/* manifest.c: hashes what was written, removes what shall not stay, writes conversion_manifest.json. */
+bool job_write_manifest(job *j, err *e);
+
+/* record.c: members of both documents, as compact JSON. */
+void record_string(str *s, const char *key, const char *value); /* "key":"value", or null */
+void record_model(str *s, const job *j);                        /* the members of "model" */
+bool record_tokenizer(str *s, const job *j, err *e);            /* value of "tokenizer" */
+void record_stop_ids(str *s, const job *j);                     /* value of "stop_ids" */
+/* source.c: the option source_dtype against the checkpoint. */
+bool job_check_source(job *j, err *e);
+const char *job_source_dtype(const job *j);
+double job_bits_per_weight(const job *j);
 
 /* places.c: refuses places that can't be, or that would harm the checkpoint or someone's files. Sets j->dir,
  * j->out. */

@@ -60,7 +60,9 @@ static bool check_existing(job *j, err *e) {
     if (!file_exists(j->out)) return true;
     if (!file_is_dir(j->out)) return err_set(e, ERR_USAGE, "%s: exists and is not a directory", j->out);
     if (!j->o->overwrite) return err_set(e, ERR_USAGE, "%s: exists; --overwrite replaces it", j->out);
-    if (is_empty_dir(j->out) || file_exists(arena_printf(j->a, "%s/%s", j->out, PACKAGE_NAME))) return true;
+    if (is_empty_dir(j->out) || file_exists(arena_printf(j->a, "%s/%s", j->out, PACKAGE_NAME)) ||
+        file_exists(arena_printf(j->a, "%s/%s", j->out, MANIFEST_NAME)))
+        return true;
     return err_set(e, ERR_USAGE, "%s: holds other things than a converted model; it is not overwritten",
                    j->out);
 }
@@ -78,7 +80,7 @@ bool job_check_places(job *j, const char *dir, const char *out, err *e) {
         return err_set(e, ERR_USAGE,
                        "%s: the output is a directory that will hold %s; leave out \".mlpackage\"", out,
                        PACKAGE_NAME);
-    const char *real_dir = real(j->a, j->dir), *real_out = real(j->a, j->out);
+    const char *real_dir = j->real_dir = real(j->a, j->dir), *real_out = real(j->a, j->out);
     if (is_within(real_out, real_dir))
         return err_set(e, ERR_USAGE, "%s: lies in the checkpoint %s; choose another place", out, dir);
     if (file_exists(j->out) && is_within(real_dir, real_out))

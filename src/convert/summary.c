@@ -27,11 +27,18 @@ static void add_file(str *s, const char *name, uint64_t bytes) {
     str_printf(s, "  %-17s %10.1f MB  ", name, (double)bytes / 1e6);
 }
 
+double job_bits_per_weight(const job *j) {
+    return j->parameters ? (double)j->weight_file_bytes * 8 / (double)j->parameters : 0;
+}
+
+static void add_package(const job *j, str *s) {
+    add_file(s, j->package, j->weight_file_bytes);
+    str_printf(s, "%.2f bits per weight over %.1f million weights\n", job_bits_per_weight(j),
+               (double)j->parameters / 1e6);
+}
+
 static void add_sizes(const job *j, str *s) {
-    add_file(s, PACKAGE_NAME, j->weight_file_bytes);
-    double weights = (double)j->parameters;
-    str_printf(s, "%.2f bits per weight over %.1f million weights\n",
-               weights > 0 ? (double)j->weight_file_bytes * 8 / weights : 0.0, weights / 1e6);
+    if (!j->n_variant) add_package(j, s);
     const st_tensor *t = j->g.embedding;
     if (t) {
         add_file(s, EMBEDDING_NAME, j->embedding_bytes);
@@ -105,10 +112,13 @@ static bool matches(const quant_report *r, const char *pattern) {
     return false;
 }
 
-static void add_warnings(const job *j, str *s) {
+static void add_missing_tokenizer(const job *j, str *s) {
     if (!j->has_tokenizer)
         str_printf(s, "warning: %s has no tokenizer.json: text needs --tokenizer DIR, or token ids only\n",
                    j->dir);
+}
+
+static void add_warnings(const job *j, str *s) {
     for (size_t i = 0; i < j->recipe.n_rule; i++)
         if (!matches(&j->compressed, j->recipe.rule[i].pattern))
             str_printf(s, "warning: %s: rule %zu: no weight that can be compressed is called %s\n",
@@ -130,10 +140,18 @@ void job_summary(const job *j, str *s) {
     for (size_t i = 0; i < o->n_prefill; i++)
         str_printf(s, "%s%" PRId64, i ? "," : ", prefill ", o->prefill[i]);
     str_addc(s, '\n');
+    for (size_t i = 0; i < j->n_variant; i++) {
+        add_package(j->variant[i].j, s);
+        if (j->variant[i].removed) str_adds(s, "    removed once all were complete\n");
+        add_compression(j->variant[i].j, s);
+    }
+    if (j->n_variant) str_printf(s, "  recommended: %s\n", j->recommended);
     add_sizes(j, s);
     add_compression(j, s);
-    add_notes(j, s, NOTE_SKIPPED, "tensors skipped", 8);
-    add_notes(j, s, NOTE_OVERFLOW, "values that overflow fp16, their tensors are kept fp32", 16);
-    add_notes(j, s, NOTE_VANISH, "values that vanish in fp16", 3);
-    add_warnings(j, s);
+    const job *built = j->n_variant ? j->variant[0].j : j; /* the tensors are the same for all */
+    add_notes(built, s, NOTE_SKIPPED, "tensors skipped", 8);
+    add_notes(built, s, NOTE_OVERFLOW, "values that overflow fp16, their tensors are kept fp32", 16);
+    add_notes(built, s, NOTE_VANISH, "values that vanish in fp16", 3);
+    add_missing_tokenizer(j, s);
+    add_warnings(built, s);
 }
