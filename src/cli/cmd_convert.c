@@ -84,6 +84,7 @@ int cmd_convert(const cli_args *a) {
         .variants = cli_text(a, "variants"),
         .remove_fp16 = cli_flag(a, "remove-fp16"),
         .source_dtype = cli_text(a, "source-dtype"),
+        .precision_plan = cli_text(a, "precision-plan"),
         .overwrite = cli_flag(a, "overwrite"),
         .progress = on_progress,
         .ctx = &p,

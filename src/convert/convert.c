@@ -1,5 +1,6 @@
 #include "convert/convert.h"
 #include "convert/job.h"
+#include "convert/precision_plan.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -73,6 +74,14 @@ bool job_read_recipe(job *j, err *e) {
     if (o->group_size && r->vocab.kind == QUANT_LUT) r->vocab.group = o->group_size;
     j->graph_options.fp16_weights = j->compress;
     return !o->recipe || quant_recipe_read(r, j->a, o->recipe, e);
+}
+
+static bool read_plan(job *j, err *e) {
+    if (!j->o->precision_plan) return true;
+    if (j->graph_options.precision == PRECISION_FLOAT32)
+        return err_set(e, ERR_USAGE,
+                       "a precision plan contradicts precision float32, where everything is fp32");
+    return precision_plan_read(&j->plan, &j->n_plan, j->a, j->o->precision_plan, e);
 }
 
 static bool is_vocab(const char *name) {
@@ -174,6 +183,7 @@ bool job_build(job *j, err *e) {
     j->graph_options.progress = on_tensor;
     j->graph_options.ctx = &p;
     if (!models_build(&j->g, j->a, j->c, &j->graph_options, e)) return false;
+    if (j->n_plan) widen_program(j->g.program, j->plan, j->n_plan, &j->widened);
     if ((j->compress || j->o->report) &&
         !quantize_program(j->g.program, &j->recipe, is_vocab, &j->compressed, e))
         return false;
@@ -207,7 +217,7 @@ static bool write_variants(job *j, err *e) {
 
 bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e) {
     job j = {.a = arena_new(), .o = o, .package = PACKAGE_NAME};
-    bool ok = read_options(&j, e) && read_prefill(&j, e) && job_read_recipe(&j, e) &&
+    bool ok = read_options(&j, e) && read_prefill(&j, e) && job_read_recipe(&j, e) && read_plan(&j, e) &&
               job_read_variants(&j, e) && job_check_places(&j, dir, out, e) && begin(&j, e) &&
               (j.n_variant ? write_variants : write_one)(&j, e) && commit(&j, e);
     if (ok && summary) job_summary(&j, summary);

@@ -23,6 +23,7 @@ typedef struct {
     const char *source_dtype; /* "float16", "bfloat16", "float32": the checkpoint must be readable in it
                                  without loss; NULL: whatever it has */
     const char *report;       /* JSON file to write: scheme, bits and error of every weight; NULL: none */
+    const char *precision_plan; /* file that names what must be fp32 (convert/precision_plan.h); NULL: none */
     bool overwrite;
     /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written;
      * at first, with a total of 0, the one whose values are being looked at. */

@@ -6,6 +6,7 @@
 #include "convert/listing.h"
 #include "coreml/model.h"
 #include "models/models.h"
+#include "models/widen.h"
 #include "quantize/quantize.h"
 
 #define PACKAGE_NAME   "model.mlpackage"
@@ -36,6 +37,9 @@ typedef struct job {
     bool compress;
     quant_recipe recipe;
     quant_report compressed;
+    const char *const *plan; /* values that must be fp32 */
+    size_t n_plan;
+    widen_result widened;
     checkpoint *c;
     models_graph g;
     coreml_model *m;

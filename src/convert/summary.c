@@ -123,6 +123,9 @@ static void add_warnings(const job *j, str *s) {
         if (!matches(&j->compressed, j->recipe.rule[i].pattern))
             str_printf(s, "warning: %s: rule %zu: no weight that can be compressed is called %s\n",
                        j->o->recipe, i + 1, j->recipe.rule[i].pattern);
+    if (j->widened.unused)
+        str_printf(s, "warning: %s: %zu values are not in this program (%s%s)\n", j->o->precision_plan,
+                   j->widened.unused, j->widened.first_unused, j->widened.unused > 1 ? ", ..." : "");
     for (size_t i = 0; i < j->g.n_note; i++)
         if (j->g.note[i].kind == NOTE_WARNING)
             str_printf(s, "warning: %s: %s\n", j->g.note[i].tensor, j->g.note[i].what);
@@ -140,6 +143,9 @@ void job_summary(const job *j, str *s) {
     for (size_t i = 0; i < o->n_prefill; i++)
         str_printf(s, "%s%" PRId64, i ? "," : ", prefill ", o->prefill[i]);
     str_addc(s, '\n');
+    if (j->n_plan)
+        str_printf(s, "  precision plan: %zu values held in fp32\n",
+                   (j->n_variant ? j->variant[0].j : j)->widened.values);
     for (size_t i = 0; i < j->n_variant; i++) {
         add_package(j->variant[i].j, s);
         if (j->variant[i].removed) str_adds(s, "    removed once all were complete\n");

@@ -68,6 +68,8 @@ static void share(job_variant *v, const job *j) {
     own->out = j->out;
     own->graph_options = j->graph_options;
     own->graph_options.fp16_weights = fp16_weights;
+    own->plan = j->plan;
+    own->n_plan = j->n_plan;
     own->c = j->c;
     own->st = j->st;
     own->package = v->package = package_name(j, v);
