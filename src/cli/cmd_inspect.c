@@ -4,6 +4,7 @@
 #include "coreml/embedding.h"
 #include "coreml/files.h"
 #include "generate/artifact.h"
+#include "generate/contract.h"
 #include "ir/print.h"
 #include <stdio.h>
 #include <string.h>
@@ -150,6 +151,44 @@ static void add_model(str *out, arena *a, const coreml_model *m) {
     }
 }
 
+/* The packages of an artifact, and what they are together. */
+typedef struct {
+    arena *a;
+    artifact_paths where;
+    coreml_package **p; /* where.n_package of them */
+    contract c;
+    err why; /* set: c is not found, because */
+} artifact;
+
+static void add_stage(str *out, const artifact *x, size_t i) {
+    const contract_stage *g = &x->c.func->stage[i];
+    const coreml_function *f = coreml_function_find(x->p[i]->model, g->function);
+    str_printf(out, "  %-26s hidden %s -> %s %s", artifact_name(x->where.package[i]),
+               ir_type_text(x->a, &g->in), g->logits ? "logits" : "hidden_out", ir_type_text(x->a, &g->out));
+    if (f->n_state == 1) str_printf(out, "  state %s", f->state[0].name);
+    if (f->n_state > 1)
+        str_printf(out, "  %zu states, %s to %s", f->n_state, f->state[0].name,
+                   f->state[f->n_state - 1].name);
+    str_addc(out, '\n');
+}
+
+/* A set as one: what goes from package to package. */
+static void add_set(str *out, const artifact *x) {
+    str_printf(out, "%s: %zu packages\n", x->where.dir, x->where.n_package);
+    if (x->why.code) {
+        str_printf(out, "  they do not run as a set: %s\n\n", x->why.msg);
+        return;
+    }
+    for (size_t i = 0; i < x->c.n_package; i++) add_stage(out, x, i);
+    str_printf(out, "  functions");
+    for (size_t i = 0; i < x->c.n_func; i++)
+        str_printf(out, "%s %s (%lld token%s)", i ? "," : "", x->c.func[i].name,
+                   (long long)x->c.func[i].tokens, x->c.func[i].tokens == 1 ? "" : "s");
+    str_printf(out, "\n  width %lld, vocabulary %lld", (long long)x->c.hidden, (long long)x->c.vocab);
+    if (x->c.context < INT32_MAX) str_printf(out, ", context %lld", (long long)x->c.context);
+    str_adds(out, "\n\n");
+}
+
 static void add_package(str *out, const coreml_package *p) {
     str_printf(out, "%s\n  Core ML specification %d\n", p->path, p->model->spec);
     for (size_t i = 0; i < p->files->n_file; i++) {
@@ -158,6 +197,14 @@ static void add_package(str *out, const coreml_package *p) {
         str_addc(out, '\n');
     }
     add_model(out, p->a, p->model);
+}
+
+static void add_artifact(str *out, const artifact *x) {
+    if (x->where.n_package > 1) add_set(out, x);
+    for (size_t i = 0; i < x->where.n_package; i++) {
+        if (i) str_addc(out, '\n');
+        add_package(out, x->p[i]);
+    }
 }
 
 /* ---- For programs ---- */
@@ -310,13 +357,56 @@ static void json_package(str *out, const coreml_package *p) {
     str_addc(out, '{');
     for (size_t i = 0; i < p->files->n_file; i++)
         json_number(out, p->files->file[i].name, p->files->file[i].map.size);
-    str_adds(out, "}}\n");
+    str_adds(out, "}}");
+}
+
+/* The members that say what a set is; null when it is none. */
+static void json_set(str *out, const artifact *x) {
+    const contract *c = &x->c;
+    json_key(out, "set");
+    if (x->why.code) {
+        str_adds(out, "null");
+        json_text(out, "why_not", x->why.msg);
+        return;
+    }
+    str_adds(out, "{\"functions\":[");
+    for (size_t i = 0; i < c->n_func; i++) {
+        str_adds(out, i ? ",{" : "{");
+        json_text(out, "name", c->func[i].name);
+        json_number(out, "tokens", (uint64_t)c->func[i].tokens);
+        str_addc(out, '}');
+    }
+    str_addc(out, ']');
+    json_number(out, "layer_packages", c->n_layers);
+    json_number(out, "hidden_size", (uint64_t)c->hidden);
+    json_number(out, "vocab_size", (uint64_t)c->vocab);
+    if (c->context < INT32_MAX) json_number(out, "context", (uint64_t)c->context);
+    str_addc(out, '}');
+}
+
+/* One package as its object, several in an array beside what they are together. */
+static void json_artifact(str *out, const artifact *x) {
+    if (x->where.n_package == 1) {
+        json_package(out, x->p[0]);
+    } else {
+        str_addc(out, '{');
+        json_set(out, x);
+        json_key(out, "packages");
+        str_addc(out, '[');
+        for (size_t i = 0; i < x->where.n_package; i++) {
+            json_next(out);
+            json_package(out, x->p[i]);
+        }
+        str_adds(out, "]}");
+    }
+    str_addc(out, '\n');
 }
 
 /* ---- The command ---- */
 
 typedef struct {
     str *out;
+    const char *package; /* in front of messages; NULL: there is only one */
     bool json;
     size_t count;
 } violations;
@@ -324,34 +414,44 @@ typedef struct {
 static bool add_violation(void *ctx, const char *rule, const char *message) {
     violations *v = ctx;
     v->count++;
+    str text = {0};
+    str_printf(&text, "%s%s%s", v->package ? v->package : "", v->package ? ": " : "", message);
     if (!v->json) {
-        str_printf(v->out, "%s: %s\n", rule, message);
-        return true;
+        str_printf(v->out, "%s: %s\n", rule, text.s);
+    } else {
+        json_next(v->out);
+        str_addc(v->out, '{');
+        json_text(v->out, "rule", rule);
+        json_text(v->out, "message", text.s);
+        str_addc(v->out, '}');
     }
-    json_next(v->out);
-    str_addc(v->out, '{');
-    json_text(v->out, "rule", rule);
-    json_text(v->out, "message", message);
-    str_addc(v->out, '}');
+    str_free(&text);
     return true;
 }
 
-/* The embedding table beside the package, with the checksum of its rows. */
-static void verify_table(violations *v, const char *path) {
+/* The embedding table beside the packages, with the checksum of its rows. */
+static void verify_table(violations *v, const artifact *x) {
     err e = {0};
-    embedding *t = embedding_open(path, &e);
-    if (!t || !embedding_verify(t, &e)) add_violation(v, "embedding-table", e.msg);
+    const char *path;
+    embedding *t = NULL;
+    if (!x->why.code && x->c.form != CONTRACT_CHUNKS) return;
+    if (artifact_table(&x->where, x->a, &path, &e) && path && (t = embedding_open(path, &e)))
+        embedding_verify(t, &e);
+    if (e.code) add_violation(v, "embedding-table", e.msg);
     embedding_close(t);
 }
 
-static int verify(str *out, const coreml_package *p, const artifact_paths *where, bool json) {
-    const char *table;
+static int verify(str *out, const artifact *x, bool json) {
     violations v = {.out = out, .json = json};
-    err e = {0};
     if (json) str_adds(out, "{\"violations\":[");
-    coreml_verify(p->model, add_violation, &v, &e);
-    if (!artifact_table(where, p->a, &table, &e)) add_violation(&v, "embedding-table", e.msg);
-    if (table) verify_table(&v, table);
+    for (size_t i = 0; i < x->where.n_package; i++) {
+        err e = {0};
+        if (x->where.n_package > 1) v.package = artifact_name(x->where.package[i]);
+        coreml_verify(x->p[i]->model, add_violation, &v, &e);
+    }
+    v.package = NULL;
+    if (x->where.n_package > 1 && x->why.code) add_violation(&v, "package-set", x->why.msg);
+    verify_table(&v, x);
     if (json)
         str_adds(out, "]}\n");
     else
@@ -369,30 +469,46 @@ static void list_ops(str *out, const coreml_model *m) {
     }
 }
 
+static void list_all_ops(str *out, const artifact *x) {
+    for (size_t i = 0; i < x->where.n_package; i++) {
+        if (x->where.n_package > 1) str_printf(out, "// package %s\n", artifact_name(x->where.package[i]));
+        list_ops(out, x->p[i]->model);
+    }
+}
+
+static bool open_artifact(artifact *x, const char *path, err *e) {
+    if (!artifact_locate(&x->where, x->a, path, NULL, e)) return false;
+    size_t n = x->where.n_package;
+    x->p = ARENA_ARRAY(x->a, coreml_package *, n);
+    contract_package *all = ARENA_ARRAY(x->a, contract_package, n);
+    for (size_t i = 0; i < n; i++) {
+        x->p[i] = coreml_open(x->where.package[i], e);
+        if (!x->p[i]) return false;
+        all[i] = (contract_package){artifact_name(x->where.package[i]), x->p[i]->model};
+    }
+    contract_find(&x->c, x->a, all, n, &x->why);
+    return true;
+}
+
 int cmd_inspect(const cli_args *a) {
-    err e = {0};
-    arena *paths = arena_new();
-    artifact_paths where;
     bool json = cli_flag(a, "json");
-    if (json && cli_flag(a, "ops"))
-        return arena_free(paths), cli_usage(a, "--ops and --json exclude each other");
-    coreml_package *p = artifact_locate(&where, paths, cli_arg(a, "PACKAGE"), NULL, &e)
-                            ? coreml_open(where.package[0], &e)
-                            : NULL;
+    if (json && cli_flag(a, "ops")) return cli_usage(a, "--ops and --json exclude each other");
+    err e = {0};
+    artifact x = {.a = arena_new()};
     int code = CLI_OK;
-    if (p) {
+    if (open_artifact(&x, cli_arg(a, "PACKAGE"), &e)) {
         str out = {0};
         if (cli_flag(a, "ops"))
-            list_ops(&out, p->model);
+            list_all_ops(&out, &x);
         else if (!cli_flag(a, "verify"))
-            (json ? json_package : add_package)(&out, p);
-        if (cli_flag(a, "verify")) code = verify(&out, p, &where, json);
+            (json ? json_artifact : add_artifact)(&out, &x);
+        if (cli_flag(a, "verify")) code = verify(&out, &x, json);
         cli_out(out.s, out.len);
         str_free(&out);
     } else {
         code = cli_fail(&e);
     }
-    coreml_close(p);
-    arena_free(paths);
+    for (size_t i = 0; x.p && i < x.where.n_package; i++) coreml_close(x.p[i]);
+    arena_free(x.a);
     return code;
 }

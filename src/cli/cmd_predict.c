@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* strsep */
 #include "base/json.h"
+#include "base/str.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "generate/artifact.h"
@@ -35,6 +36,26 @@ static const char *tensors_of(arena *a, const char *calls, err *e) {
     return *name == '/' || !slash ? name : arena_printf(a, "%.*s/%s", (int)(slash - calls), calls, name);
 }
 
+/* The package to run: the only one, or the one of a set that --package names, with or without .mlpackage. */
+static const char *choose(const artifact_paths *where, const char *name, err *e) {
+    str all = {0};
+    const char *found = NULL;
+    for (size_t i = 0; i < where->n_package; i++) {
+        const char *is = artifact_name(where->package[i]);
+        size_t n = name ? strlen(name) : 0;
+        if (name ? !strncmp(is, name, n) && (!is[n] || !strcmp(is + n, ".mlpackage")) : where->n_package == 1)
+            found = where->package[i];
+        str_printf(&all, "%s%s", i ? ", " : "", is);
+    }
+    if (!found && name)
+        err_set(e, ERR_USAGE, "%s: no package %s; there is %s", where->dir, name, str_get(&all));
+    else if (!found)
+        err_set(e, ERR_USAGE, "%s: a set of packages; choose one with --package: %s", where->dir,
+                str_get(&all));
+    str_free(&all);
+    return found;
+}
+
 static int predict(const cli_args *args, arena *a) {
     artifact_paths where;
     err e = {0};
@@ -49,8 +70,8 @@ static int predict(const cli_args *args, arena *a) {
         return cli_usage(args, "--function and --calls exclude each other: each call names its function");
     o.values = split_names(a, cli_text(args, "values"), &o.n_values);
     bool ok = artifact_locate(&where, a, cli_arg(args, "PACKAGE"), NULL, &e) &&
+              (o.package = choose(&where, cli_text(args, "package"), &e)) &&
               (o.inputs || (o.inputs = tensors_of(a, o.calls, &e)));
-    o.package = where.n_package ? where.package[0] : NULL;
     return ok && calls_predict(&o, &e) ? CLI_OK : cli_fail(&e);
 }
 

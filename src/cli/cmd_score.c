@@ -1,13 +1,34 @@
+#define _GNU_SOURCE
+#include "base/clock.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "generate/score.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static bool go_on(void *ctx) {
-    (void)ctx;
+/* A line on stderr that is rewritten, when that is a terminal. */
+typedef struct {
+    bool shown;
+    double start, last;
+} progress;
+
+static bool on_progress(void *ctx, size_t done, size_t tokens) {
+    progress *p = ctx;
+    double t = clock_seconds();
+    if (p->shown && t - p->last >= 0.1) {
+        double spent = t - p->start;
+        p->last = t;
+        fprintf(stderr, "\r%3.0f %%  %zu of %zu tokens", 100.0 * (double)done / (double)tokens, done, tokens);
+        if (done && spent > 1)
+            fprintf(stderr, "  %.1f tokens/s  %.0f s left", (double)done / spent,
+                    (double)(tokens - done) * spent / (double)done);
+        fputs("\033[K", stderr);
+        fflush(stderr);
+    }
     return !cli_interrupted();
 }
 
@@ -64,12 +85,17 @@ int cmd_score(const cli_args *a) {
     int32_t *ids = NULL;
     size_t n = 0;
     score_result r;
+    progress p = {.shown = isatty(STDERR_FILENO)};
     cli_catch_interrupts();
     const score_options o = {.mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT,
                              .logits = cli_text(a, "logits"),
-                             .keep_going = go_on};
+                             .progress = on_progress,
+                             .ctx = &p};
     lm *m = lm_open(cli_arg(a, "PACKAGE"), cli_text(a, "tokenizer"), &e);
-    bool ok = m && read_ids(a, m, &ids, &n, &e) && score_ids(m, ids, n, &o, &r, &e);
+    bool ok = m && read_ids(a, m, &ids, &n, &e);
+    p.start = p.last = clock_seconds();
+    ok = ok && score_ids(m, ids, n, &o, &r, &e);
+    if (p.shown && p.last > p.start) fputs("\r\033[K", stderr);
     if (ok) (cli_flag(a, "json") ? print_json : print_text)(m, &r);
     free(ids);
     lm_close(m);

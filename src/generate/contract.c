@@ -251,10 +251,10 @@ static const coreml_function *function_of(const set *s, const contract_function 
 static bool find_stage(const set *s, size_t i, const char *name, contract_stage *to, err *e) {
     const coreml_model *m = s->p[i].model;
     look l = {.m = m, .f = coreml_function_find(m, name)};
-    bool head = false;
-    if (!l.f && (l.f = coreml_function_find(m, m->default_function))) head = !l.f->n_state;
-    bool ok = l.f && as_stage(&l, to, false) && (!head || to->logits || !strcmp(to->function, name));
-    if (!ok && l.lacks.len)
+    bool other = !l.f;
+    if (other) l.f = coreml_function_find(m, m->default_function);
+    bool ok = l.f && !(other && l.f->n_state) && as_stage(&l, to, false) && (!other || to->logits);
+    if (!ok && !other)
         err_set(e, ERR_UNSUPPORTED, "%s: function %s lacks %s", s->p[i].name, l.f->name, str_get(&l.lacks));
     str_free(&l.lacks);
     return ok || err_set(e, ERR_INVALID, "%s: there is no function %s, which %s has", s->p[i].name, name,

@@ -386,7 +386,7 @@ static bool visit(decoder *d, size_t t, size_t index, const decoder_hooks *h, de
         return false;
     }
     if (last) *last = r;
-    return !h || !h->row || h->row(h->ctx, index, &r, e) || err_set(e, ERR_CANCELLED, "stopped");
+    return !h || !h->row || h->row(h->ctx, index, &r, e) || err_set(e, ERR_CANCELLED, "cancelled");
 }
 
 bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks *h, decoder_row *last,
@@ -395,7 +395,7 @@ bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks 
     if (!decoder_check(d, ids, n, e) || !remember(d, ids, n, e) || !plan(d, n, d->position, all, e))
         return false;
     for (size_t done = 0, b; done < n; done += b) {
-        if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "stopped");
+        if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "cancelled");
         b = next_call(d, n - done, d->position, all);
         const call c = {.s = d->s, .ids = ids + done, .n = b, .position = d->position, .first = done, .h = h};
         if (!step(d, &c, e)) return false;

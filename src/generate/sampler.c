@@ -102,24 +102,40 @@ static bool read_number(const json *config, const char *key, double fallback, do
     const json *v = json_get(config, key);
     *out = json_double(config, key, fallback);
     return !v || v->kind == JSON_NULL || v->kind == JSON_INT || v->kind == JSON_REAL ||
-           err_set(e, ERR_FORMAT, "generation config: %s is not a number", key);
+           err_set(e, ERR_FORMAT, "%s holds %s, expected a number", key, json_kind_name(v->kind));
+}
+
+static bool read_whole(const json *config, const char *key, double fallback, int64_t *out, err *e) {
+    double v;
+    if (!read_number(config, key, fallback, &v, e)) return false;
+    if (!(v >= 0 && v <= 0x1p53) || v != (double)(int64_t)v)
+        return err_set(e, ERR_FORMAT, "%s is %g, expected a whole number from 0", key, v);
+    *out = (int64_t)v;
+    return true;
 }
 
 bool sampler_from_config(sampler_options *o, const json *config, err *e) {
-    double temperature, k, p, min_p, repetition;
+    double temperature, p, min_p, repetition;
+    const json *sample = json_get(config, "do_sample");
     *o = SAMPLER_GREEDY;
-    if (!read_number(config, "temperature", 1, &temperature, e) || !read_number(config, "top_k", 50, &k, e) ||
-        !read_number(config, "top_p", 1, &p, e) || !read_number(config, "min_p", 0, &min_p, e) ||
+    if (sample && sample->kind != JSON_BOOL && sample->kind != JSON_NULL)
+        return err_set(e, ERR_FORMAT, "do_sample holds %s, expected true or false",
+                       json_kind_name(sample->kind));
+    if (!read_number(config, "temperature", 1, &temperature, e) ||
+        !read_whole(config, "top_k", 50, &o->top_k, e) || !read_number(config, "top_p", 1, &p, e) ||
+        !read_number(config, "min_p", 0, &min_p, e) ||
         !read_number(config, "repetition_penalty", 1, &repetition, e))
         return false;
+    o->temperature = (float)temperature;
+    o->top_p = (float)p;
+    o->min_p = (float)min_p;
     o->repetition_penalty = (float)repetition;
-    if (json_bool(config, "do_sample", false)) {
-        o->temperature = (float)temperature;
-        o->top_k = k >= 0 && k <= 0x1p53 ? (int64_t)k : -1;
-        o->top_p = (float)p;
-        o->min_p = (float)min_p;
+    if (!check(o, e)) return false; /* also of what is not used */
+    if (!json_bool(config, "do_sample", false)) {
+        *o = SAMPLER_GREEDY;
+        o->repetition_penalty = (float)repetition;
     }
-    return check(o, e) || err_where(e, "generation config");
+    return true;
 }
 
 sampler *sampler_new(const sampler_options *o, int32_t limit, err *e) {

@@ -34,7 +34,7 @@ typedef struct {
 
 /* The options that a generation_config.json asks for, seed 0. What it doesn't say is as in transformers:
  * greedy without do_sample; with it temperature 1, top-k 50, top-p 1. A value of a wrong type or range is an
- * error. */
+ * error that names it, also one that is not used. */
 bool sampler_from_config(sampler_options *o, const json *config, err *e);
 
 /* One row of logits. ids NULL: dense, values[i] belongs to id i. Otherwise candidates in any order, ids

@@ -11,7 +11,7 @@
 typedef struct {
     const lm *m;
     const int32_t *ids;
-    size_t n;
+    size_t n, seen; /* tokens, and rows that have come */
     score_result *r;
     bool write;
     file_out file;
@@ -63,13 +63,14 @@ static bool write_row(scoring *s, const decoder_row *r, err *e) {
 
 static bool on_row(void *ctx, size_t index, const decoder_row *r, err *e) {
     scoring *s = ctx;
+    s->seen = index + 1;
     if (index + 1 < s->n) compare(s->r, r, s->ids[index + 1]);
     return !s->write || write_row(s, r, e);
 }
 
 static bool keep_going(void *ctx) {
-    const score_options *o = ((scoring *)ctx)->o;
-    return !o->keep_going || o->keep_going(o->ctx);
+    const scoring *s = ctx;
+    return !s->o->progress || s->o->progress(s->o->ctx, s->seen, s->n);
 }
 
 /* safetensors: 8 bytes of header size, the header padded with spaces to a multiple of 8, then the rows as

@@ -18,7 +18,8 @@ typedef struct {
     rt_mode mode;
     const char *logits; /* write logits F32 [T,V] to this safetensors file; NULL: don't. What a package does
                            not return is SCORE_ABSENT */
-    bool (*keep_going)(void *ctx); /* NULL, or polled; false: ERR_CANCELLED */
+    /* Called before each call of the package; false: ERR_CANCELLED. May be NULL. */
+    bool (*progress)(void *ctx, size_t done, size_t tokens);
     void *ctx;
 } score_options;
 

@@ -41,7 +41,8 @@ expect 1 '' "$millet" inspect "$work/table" --verify
 shows 'embedding-table: .*embed_tokens.bin: the rows do not match their checksum'
 
 expect 1 'no such package' "$millet" inspect "$work/none"
-expect 1 'neither a package' "$millet" inspect "$work"
+mkdir "$work/nothing"
+expect 1 'neither a package' "$millet" inspect "$work/nothing"
 head -c 1000 "$DEMO/model.mlpackage/Data/com.apple.CoreML/model.mlmodel" >"$work/broken.mlpackage/Data/com.apple.CoreML/model.mlmodel"
 expect 1 'model.mlmodel' "$millet" inspect "$work/broken.mlpackage"
 finish

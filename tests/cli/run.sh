@@ -37,6 +37,7 @@ damaged metadata.json '[]' 'metadata.json: holds array, expected an object'
 damaged metadata.json '{"stop_ids": [-1]}' 'metadata.json: stop_ids: expected a token id'
 damaged Tokenizer/generation_config.json 'null' 'generation_config.json: holds null'
 damaged Tokenizer/generation_config.json '{"eos_token_id": "x"}' 'generation_config.json: eos_token_id: expected a token id'
+damaged Tokenizer/generation_config.json '{"top_k": 1.5}' 'generation_config.json: top_k is 1.5, expected a whole number'
 damaged Tokenizer/tokenizer_config.json '5' 'tokenizer_config.json: holds integer'
 damaged embed_tokens.bin 'MLTEMBED' 'embed_tokens.bin: not an embedding table'
 rm -rf "$work/bare"

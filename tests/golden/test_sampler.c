@@ -212,8 +212,30 @@ static void test_config(void **state) {
     assert_int_equal(stop.n, 3);
     assert_true(stop_set_has(&stop, 7) && stop_set_has(&stop, 4063) && !stop_set_has(&stop, -1));
     stop_set_free(&stop);
-    text = "{\"do_sample\":true,\"temperature\":\"warm\"}";
-    assert_false(sampler_from_config(&o, json_parse(a, "test", text, strlen(text), &e), &e));
+    arena_free(a);
+}
+
+/* What makes no sense is refused by name, whether it is used or not. */
+static void test_config_nonsense(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{\"do_sample\":true,\"temperature\":\"warm\"}", "temperature holds string, expected a number"},
+        {"{\"top_k\":1.5}", "top_k is 1.5, expected a whole number from 0"},
+        {"{\"top_k\":-1}", "top_k is -1, expected a whole number from 0"},
+        {"{\"top_p\":1.01}", "top_p must be in [0, 1]"},
+        {"{\"do_sample\":true,\"min_p\":-0.1}", "min_p must be in [0, 1]"},
+        {"{\"repetition_penalty\":0}", "repetition_penalty must be in"},
+        {"{\"do_sample\":1}", "do_sample holds integer, expected true or false"},
+    };
+    arena *a = arena_new();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        err e = {0};
+        sampler_options o;
+        const json *c = json_parse(a, "test", cases[i][0], strlen(cases[i][0]), &e);
+        assert_non_null(c);
+        assert_false(sampler_from_config(&o, c, &e));
+        if (!strstr(e.msg, cases[i][1])) fail_msg("%s", e.msg);
+    }
     arena_free(a);
 }
 
@@ -222,7 +244,7 @@ int main(void) {
         cmocka_unit_test(test_processors),       cmocka_unit_test(test_frequencies),
         cmocka_unit_test(test_openai_penalties), cmocka_unit_test(test_edges),
         cmocka_unit_test(test_generator),        cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_config),           cmocka_unit_test(test_config_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

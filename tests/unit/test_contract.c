@@ -149,6 +149,138 @@ static void wrong_shapes(void **state) {
         strstr(e.msg, "chunks lacks input current_pos as int32 of rank 1, input hidden as [1,1,h]."));
 }
 
+/* ---- sets ---- */
+
+enum { PACKAGES = 4, FUNCTIONS = 3 };
+
+/* chunk 0 and 1, then two heads; functions for 1, 4 and 16 tokens. */
+typedef struct {
+    coreml_feature in[PACKAGES][FUNCTIONS][3], out[PACKAGES][FUNCTIONS], st[PACKAGES][FUNCTIONS][2];
+    coreml_function f[PACKAGES][FUNCTIONS];
+    coreml_model m[PACKAGES];
+    contract_package p[PACKAGES];
+} example;
+
+static void make_set(example *x) {
+    static const char *const package[] = {"chunk_1", "chunk_2", "head_1", "head_2"};
+    static const char *const function[] = {"decode", "prefill_4", "prefill_16"};
+    static const char *const cache[] = {"k_0", "k_1"}, *const rest[] = {"conv_0_lo", "conv_1_lo"};
+    static const int64_t tokens[] = {1, 4, 16};
+    memset(x, 0, sizeof *x);
+    for (int i = 0; i < PACKAGES; i++) {
+        for (int k = 0; k < FUNCTIONS; k++) {
+            bool head = i >= 2;
+            x->in[i][k][0] =
+                (coreml_feature)FEATURE("hidden", i ? DT_FP32 : DT_FP16, 1, head ? 1 : tokens[k], 64);
+            x->in[i][k][1] = (coreml_feature)FEATURE("current_pos", DT_INT32, 1);
+            x->in[i][k][2] = (coreml_feature)FEATURE("valid_length", DT_INT32, 1);
+            x->out[i][k] = head ? (coreml_feature)FEATURE("logits", DT_FP32, 1, 100 + i)
+                                : (coreml_feature)FEATURE("hidden_out", DT_FP32, 1, i ? 1 : tokens[k], 64);
+            if (!head) {
+                x->st[i][k][0] = (coreml_feature)FEATURE(cache[i], DT_FP16, 1, 2, 77, 16);
+                x->st[i][k][1] = (coreml_feature)FEATURE(rest[i], DT_FP16, 1, 8, 3);
+            }
+            x->f[i][k] = (coreml_function){.name = function[k],
+                                           .in = x->in[i][k],
+                                           .out = &x->out[i][k],
+                                           .state = x->st[i][k],
+                                           .n_in = head ? 1
+                                                   : k  ? 3
+                                                        : 2,
+                                           .n_out = 1,
+                                           .n_state = head ? 0 : 2};
+        }
+        x->m[i] =
+            (coreml_model){.spec = 9, .default_function = "decode", .func = x->f[i], .n_func = FUNCTIONS};
+        x->p[i] = (contract_package){package[i], &x->m[i]};
+    }
+}
+
+static void a_set(void **state) {
+    (void)state;
+    example x;
+    contract c;
+    err e = {0};
+    make_set(&x);
+    x.m[3].n_func = 1; /* a head may have one function for all */
+    if (!contract_find(&c, all, x.p, PACKAGES, &e)) fail_msg("%s", e.msg);
+    assert_int_equal(c.n_package, 4);
+    assert_int_equal(c.n_layers, 2);
+    assert_int_equal(c.vocab, 102 + 103);
+    assert_int_equal(c.hidden, 64);
+    assert_int_equal(c.input_type, DT_FP16);
+    assert_int_equal(c.context, 77);
+    assert_int_equal(c.n_func, 3);
+    assert_int_equal(c.func[2].tokens, 16);
+    assert_string_equal(c.func[2].stage[3].function, "decode");
+    assert_true(c.func[1].stage[0].position && c.func[1].stage[0].valid && !c.func[1].stage[2].position);
+    /* a size that one package takes otherwise is none */
+    x.in[1][1][0].type.dim[1] = 5;
+    assert_true(contract_find(&c, all, x.p, PACKAGES, &e));
+    assert_int_equal(c.n_func, 2);
+    assert_int_equal(c.func[1].tokens, 16);
+    x.m[1].n_func = 1;
+    assert_true(contract_find(&c, all, x.p, PACKAGES, &e));
+    assert_int_equal(c.n_func, 1);
+}
+
+static void set_refused(example *x, size_t n, const char *expected) {
+    contract c;
+    err e = {0};
+    assert_false(contract_find(&c, all, x->p, n, &e));
+    if (strcmp(e.msg, expected)) fail_msg("%s", e.msg);
+    make_set(x);
+}
+
+static void sets_that_do_not_fit(void **state) {
+    (void)state;
+    example x;
+    make_set(&x);
+    x.in[1][0][0].type.dim[2] = 32;
+    set_refused(
+        &x, 4,
+        "chunk_2: function decode takes hidden fp32[1,1,32], but chunk_1 returns hidden_out fp32[1,1,64]");
+    x.in[3][0][0].type.dim[2] = 128;
+    set_refused(
+        &x, 4,
+        "head_2: function decode takes hidden fp32[1,1,128], but chunk_2 returns hidden_out fp32[1,1,64]");
+    x.in[1][0][0].type.dtype = DT_INT32;
+    set_refused(&x, 4, "chunk_2: function decode lacks input hidden as fp16 of rank 3");
+    x.out[0][0].type.dtype = DT_INT32;
+    set_refused(&x, 4,
+                "chunk_1: function decode lacks output hidden_out as fp32 of rank 3 with a fixed last size");
+    x.out[2][0].name = "scores";
+    set_refused(&x, 4, "head_1: function decode lacks output logits");
+    x.in[1][0][2].name = "causal_mask";
+    x.f[1][0].n_in = 3;
+    set_refused(&x, 4, "chunk_2: function decode lacks a meaning for input causal_mask");
+    x.f[1][0].n_in = 3;
+    set_refused(&x, 4, "function decode takes one token and a valid_length");
+    x.st[1][0][0].type.dim[2] = 99;
+    set_refused(&x, 4, "chunk_2 has caches of 99 positions, chunk_1 of 77");
+    x.st[1][0][1].name = "conv_0_lo";
+    set_refused(&x, 4, "chunk_1 and chunk_2 both have the state conv_0_lo");
+    x.st[1][0][1].name = "conv_0";
+    set_refused(
+        &x, 4,
+        "chunk_2 has states of layer 0, but stands behind chunk_1, which has those of layer 0: the packages "
+        "are in the wrong order");
+    x.m[1].default_function = x.f[1][0].name = "other";
+    set_refused(&x, 4, "chunk_2: there is no function decode, which chunk_1 has");
+    set_refused(&x, 2, "chunk_2, the last of 2 packages, returns hidden_out, not logits");
+    x.p[1] = x.p[2];
+    x.p[2] = (contract_package){"chunk_2", &x.m[1]};
+    set_refused(
+        &x, 4,
+        "chunk_2 passes hidden_out on, but stands behind head_1, which returns logits: the packages are in "
+        "the wrong order");
+    x.m[1].n_part = 2;
+    set_refused(&x, 4, "chunk_2: a pipeline is not a form that can generate (chunks, single)");
+    x.f[0][0].n_state = x.f[1][0].n_state = 0;
+    x.m[1].default_function = "none";
+    set_refused(&x, 4, "chunk_2: the package has no default function");
+}
+
 static void places(void **state) {
     (void)state;
     char dir[] = "/tmp/millet-contract-XXXXXX", path[300], expect[300];
@@ -196,8 +328,10 @@ static int drop_arena(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks),       cmocka_unit_test(prefill),      cmocka_unit_test(single),
-        cmocka_unit_test(nothing_fits), cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
+        cmocka_unit_test(chunks),       cmocka_unit_test(prefill),
+        cmocka_unit_test(single),       cmocka_unit_test(nothing_fits),
+        cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
+        cmocka_unit_test(a_set),        cmocka_unit_test(sets_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
