@@ -1,9 +1,10 @@
 #include "reference/ops.h"
+#include "reference/rows.h"
 #include "reference/walk.h"
 #include <math.h>
 
 /* One run of a binary op; sx and sy are 0 where an operand is broadcast along it. */
-typedef void row_fn(void *out, const void *x, int64_t sx, const void *y, int64_t sy, int64_t n);
+typedef ref_row_fn row_fn;
 
 #define ROW(name, R, T, expr)                                                                                \
     static void name(void *ov, const void *xv, int64_t sx, const void *yv, int64_t sy, int64_t n) {          \
@@ -116,6 +117,10 @@ static const struct {
     [OP_logical_or] = {NULL, i_or},
     [OP_logical_xor] = {NULL, i_xor},
 };
+
+ref_row_fn *ref_binary_row(ir_opcode code, bool is_float) {
+    return is_float ? rows[code].f : rows[code].i;
+}
 
 bool ev_binary(ref_eval *v) {
     const ref_tensor *tx = ev_in(v, A_x), *ty = ev_in(v, A_y);

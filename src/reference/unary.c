@@ -1,5 +1,6 @@
 #include "base/num.h"
 #include "reference/ops.h"
+#include "reference/rows.h"
 #include "reference/walk.h"
 #include <math.h>
 #include <string.h>
@@ -25,21 +26,21 @@ static bool gelu(const float *x, float *y, int64_t n, const char *mode) {
     EACH(0.5f * a * (1 + erff(a * 0.70710678118f)));
 }
 
+static bool shifted(ir_opcode code, const float *x, float *y, int64_t n, float eps) {
+    switch (code) {
+    case OP_log: EACH(logf(a + eps));
+    case OP_rsqrt: EACH(1 / sqrtf(a + eps));
+    case OP_inverse: EACH(1 / (a + eps));
+    default: return false;
+    }
+}
+
 /* Functions with parameters. */
 static bool parametric(ref_eval *v, const float *x, float *y, int64_t n) {
     switch (v->op->code) {
-    case OP_log: {
-        float eps = ev_float(v, A_epsilon, 1e-45f);
-        EACH(logf(a + eps));
-    }
-    case OP_rsqrt: {
-        float eps = ev_float(v, A_epsilon, 1e-12f);
-        EACH(1 / sqrtf(a + eps));
-    }
-    case OP_inverse: {
-        float eps = ev_float(v, A_epsilon, 1e-4f);
-        EACH(1 / (a + eps));
-    }
+    case OP_log: return shifted(OP_log, x, y, n, ev_float(v, A_epsilon, 1e-45f));
+    case OP_rsqrt: return shifted(OP_rsqrt, x, y, n, ev_float(v, A_epsilon, 1e-12f));
+    case OP_inverse: return shifted(OP_inverse, x, y, n, ev_float(v, A_epsilon, 1e-4f));
     case OP_clip: {
         float lo = ev_float(v, A_alpha, 0), hi = ev_float(v, A_beta, 0);
         EACH(a < lo ? lo : a > hi ? hi : a);
@@ -82,6 +83,10 @@ static bool plain(ir_opcode code, const float *x, float *y, int64_t n) {
     case OP_cos: EACH(cosf(a));
     default: return false;
     }
+}
+
+bool ref_unary_row(ir_opcode code, const float *x, float *y, int64_t n, float epsilon) {
+    return plain(code, x, y, n) || shifted(code, x, y, n, epsilon);
 }
 
 static bool integers(ref_eval *v, const int32_t *x, int32_t *y, int64_t n) {
@@ -153,18 +158,12 @@ static int32_t to_int(float a, ir_dtype d) {
     return (int32_t)(w <= (double)lo ? lo : w >= (double)hi ? hi : (int64_t)w);
 }
 
-bool ev_cast(ref_eval *v) {
-    const ref_tensor *t = ev_in(v, A_x);
-    ir_dtype from = t->type.dtype, to = v->out[0].type.dtype;
+void ref_cast_row(const void *x, ir_dtype from, void *y, ir_dtype to, int64_t n) {
     bool ff = dtype_is_float(from), tf = dtype_is_float(to);
-    if (from == to || (ff && tf && !(from == DT_FP32 && to == DT_FP16))) return ev_view(v, 0, t, 0);
-    const ref_cell *cell = ev_cells(v, t);
-    if (!cell || !ev_new(v, 0)) return false;
-    const float *f = (const float *)(const void *)cell;
-    const int32_t *k = (const int32_t *)(const void *)cell;
-    float *yf = ref_floats(&v->out[0]);
-    int32_t *yk = ref_ints(&v->out[0]);
-    int64_t n = ref_count(t);
+    const float *f = x;
+    const int32_t *k = x;
+    float *yf = y;
+    int32_t *yk = y;
     if (ff && tf)
         for (int64_t i = 0; i < n; i++) yf[i] = num_round_f16(f[i]);
     else if (ff)
@@ -173,5 +172,15 @@ bool ev_cast(ref_eval *v) {
         for (int64_t i = 0; i < n; i++) yf[i] = to == DT_FP16 ? num_round_f16((float)k[i]) : (float)k[i];
     else
         for (int64_t i = 0; i < n; i++) yk[i] = ref_wrap_int(to, k[i]);
+}
+
+bool ev_cast(ref_eval *v) {
+    const ref_tensor *t = ev_in(v, A_x);
+    ir_dtype from = t->type.dtype, to = v->out[0].type.dtype;
+    bool ff = dtype_is_float(from), tf = dtype_is_float(to);
+    if (from == to || (ff && tf && !(from == DT_FP32 && to == DT_FP16))) return ev_view(v, 0, t, 0);
+    const ref_cell *cell = ev_cells(v, t);
+    if (!cell || !ev_new(v, 0)) return false;
+    ref_cast_row(cell, from, v->out[0].cell, to, ref_count(t));
     return true;
 }

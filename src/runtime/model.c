@@ -1,4 +1,5 @@
 #include "runtime/model.h"
+#include "runtime/engine.h"
 #include "runtime/parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static const coreml_feature *feature(const coreml_feature *f, size_t n, const ch
 }
 
 /* Every input of the program is described. */
-static bool plan_function(rt_model *m, const coreml_model *model, rt_function *to, err *e) {
+static bool describe_function(rt_model *m, const coreml_model *model, rt_function *to, err *e) {
     const ir_function *f = ir_function_find(model->program, to->desc->name);
     if (!f)
         return err_set(e, ERR_INVALID, "function %s is described, but not in the program", to->desc->name);
@@ -47,7 +48,7 @@ static bool make_part(rt_model *m, const coreml_model *model, rt_part *part, err
     part->func = ARENA_ARRAY(m->a, rt_function, model->n_func);
     for (size_t i = 0; i < model->n_func; i++) {
         part->func[i].desc = &model->func[i];
-        if (model->program && !plan_function(m, model, &part->func[i], e)) return false;
+        if (model->program && !describe_function(m, model, &part->func[i], e)) return false;
     }
     part->n_part = model->n_part;
     part->part = ARENA_ARRAY(m->a, rt_part, model->n_part);
@@ -63,6 +64,7 @@ static rt_model *open_package(coreml_package *p, err *e) {
     rt_model *m = ARENA_NEW(a, rt_model);
     m->a = a;
     m->package = p;
+    m->plans = rt_plans_new();
     if (coreml_verify(p->model, NULL, NULL, e) && make_part(m, p->model, &m->root, e)) return m;
     if (p->path && *p->path) err_where(e, "%s", p->path);
     rt_model_close(m);
@@ -79,6 +81,7 @@ rt_model *rt_model_open_memory(const void *model, size_t n, err *e) {
 
 void rt_model_close(rt_model *m) {
     if (!m) return;
+    rt_plans_free(m->plans);
     coreml_close(m->package);
     arena_free(m->a);
 }

@@ -18,6 +18,8 @@ typedef struct rt_part {
     size_t n_part;
 } rt_part;
 
+typedef struct rt_plans rt_plans;
+
 struct rt_model {
     coreml_package *package;
     arena *a;
@@ -28,6 +30,7 @@ struct rt_model {
         ir_type type; /* the tensor */
     } * state;
     size_t n_state, cap_state;
+    rt_plans *plans; /* made as functions are run */
 };
 
 /* The described function of that name (NULL: the default one). */

@@ -1,16 +1,26 @@
 #include "runtime/session.h"
 #include "base/num.h"
 #include "reference/frame.h"
+#include "runtime/engine.h"
 #include "runtime/interface.h"
 #include "runtime/parts.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* A state in the form that last changed it: cells for the evaluator, packed elements for plans. Neither:
+ * zero.
+ */
+typedef struct {
+    ref_tensor t;
+    ref_buf *packed;
+} state;
+
 struct rt_session {
     const rt_model *m;
     rt_mode mode;
+    engine *engine;    /* NULL: everything is evaluated */
     ref_frame **frame; /* by function serial; made when first run */
-    ref_tensor *state; /* by state index; no cells yet: zero */
+    state *state;      /* by state index */
     void *packed;      /* what rt_state_get() gave out */
     void **out;        /* memory of the last run's results */
     size_t n_out;
@@ -20,7 +30,7 @@ struct rt_session {
 
 struct rt_snapshot {
     const rt_model *m;
-    ref_tensor *state;
+    state *state;
 };
 
 rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e) {
@@ -28,6 +38,7 @@ rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e) {
     *s = (rt_session){.m = m, .mode = mode};
     s->frame = mem_try(m->n_planned, sizeof *s->frame);
     s->state = mem_try(m->n_state, sizeof *s->state);
+    s->engine = engine_new(m->plans, mode == RT_STRICT);
     if (s->frame && s->state) return s;
     err_set(e, ERR_MEMORY, "no memory for a session");
     rt_session_free(s);
@@ -48,6 +59,7 @@ void rt_session_free(rt_session *s) {
     for (size_t i = 0; s->frame && i < s->m->n_planned; i++) ref_frame_free(s->frame[i]);
     if (s->state) rt_state_reset(s);
     drop_results(s);
+    engine_free(s->engine);
     free(s->frame);
     free(s->state);
     free(s);
@@ -76,18 +88,57 @@ ir_type rt_state_type(const rt_session *s, size_t i) {
     return s->m->state[i].type;
 }
 
-void rt_state_reset(rt_session *s) {
-    for (size_t i = 0; i < s->m->n_state; i++) ref_tensor_drop(&s->state[i]);
+static void drop_state(state *t) {
+    ref_tensor_drop(&t->t);
+    ref_buf_drop(t->packed);
+    t->packed = NULL;
 }
 
-/* Gives a state that is still implicitly zero its memory. */
-static bool have_state(rt_session *s, size_t i, err *e) {
-    ref_tensor *t = &s->state[i];
-    if (t->cell) return true;
-    if (!ref_tensor_new(t, &s->m->state[i].type, e)) return err_where(e, "state %s", s->m->state[i].name);
-    memset(t->cell, 0, (size_t)ref_count(t) * sizeof *t->cell);
-    ref_buf_set_half(t->buf, true);
+void rt_state_reset(rt_session *s) {
+    for (size_t i = 0; i < s->m->n_state; i++) drop_state(&s->state[i]);
+}
+
+static size_t state_bytes(const rt_session *s, size_t i) {
+    return (size_t)ir_type_bytes(&s->m->state[i].type);
+}
+
+/* The state as cells, for the evaluator. */
+static bool state_cells(rt_session *s, size_t i, err *e) {
+    state *st = &s->state[i];
+    const ir_type *type = &s->m->state[i].type;
+    if (st->t.cell) return true;
+    if (!ref_tensor_new(&st->t, type, e)) return err_where(e, "state %s", s->m->state[i].name);
+    if (st->packed) {
+        const ir_const c = {.type = *type, .data = ref_buf_cells(st->packed), .bytes = state_bytes(s, i)};
+        ref_read(&(ref_tensor){.type = *type, .konst = &c}, 0, ref_count(&st->t), st->t.cell);
+        ref_buf_drop(st->packed);
+        st->packed = NULL;
+    } else {
+        memset(st->t.cell, 0, (size_t)ref_count(&st->t) * sizeof *st->t.cell);
+    }
+    ref_buf_set_half(st->t.buf, true);
     return true;
+}
+
+/* The state as packed elements. own: nobody else holds them, they may be written. */
+static void *state_packed(rt_session *s, size_t i, bool own, err *e) {
+    state *st = &s->state[i];
+    size_t bytes = state_bytes(s, i);
+    if (st->packed && (!own || ref_buf_sole(st->packed))) return ref_buf_cells(st->packed);
+    ref_buf *b = ref_buf_new((int64_t)(bytes / 4 + 1), e);
+    if (!b) {
+        err_where(e, "state %s", s->m->state[i].name);
+        return NULL;
+    }
+    if (st->packed)
+        memcpy(ref_buf_cells(b), ref_buf_cells(st->packed), bytes);
+    else if (st->t.cell)
+        ref_pack(&st->t, ref_buf_cells(b));
+    else
+        memset(ref_buf_cells(b), 0, bytes);
+    drop_state(st);
+    st->packed = b;
+    return ref_buf_cells(b);
 }
 
 static bool find_state(const rt_session *s, const char *name, size_t *i, err *e) {
@@ -98,19 +149,22 @@ static bool find_state(const rt_session *s, const char *name, size_t *i, err *e)
 
 bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e) {
     size_t i;
-    if (!find_state(s, name, &i, e) || !have_state(s, i, e)) return false;
-    void *packed = mem_try((size_t)ir_type_bytes(&s->state[i].type), 1);
+    if (!find_state(s, name, &i, e)) return false;
+    const ir_type *type = &s->m->state[i].type;
+    void *packed = mem_try(state_bytes(s, i), 1); /* zeroed */
     if (!packed) return err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name);
     free(s->packed);
     s->packed = packed;
-    ref_pack(&s->state[i], packed);
-    *t = (rt_tensor){s->m->state[i].name, s->state[i].type, packed};
+    if (s->state[i].packed)
+        memcpy(packed, ref_buf_cells(s->state[i].packed), state_bytes(s, i));
+    else if (s->state[i].t.cell)
+        ref_pack(&s->state[i].t, packed);
+    *t = (rt_tensor){s->m->state[i].name, *type, packed};
     return true;
 }
 
 bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e) {
     size_t i;
-    ref_tensor fresh;
     if (!find_state(s, name, &i, e)) return false;
     const ir_type *want = &s->m->state[i].type;
     if (!ir_type_equal(want, &t->type)) {
@@ -120,19 +174,21 @@ bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e) {
         arena_free(a);
         return false;
     }
-    if (!rt_unpack(&fresh, t, e)) return false;
-    ref_buf_set_half(fresh.buf, true);
-    ref_tensor_drop(&s->state[i]);
-    s->state[i] = fresh;
+    ref_buf *fresh = ref_buf_new((int64_t)(state_bytes(s, i) / 4 + 1), e);
+    if (!fresh) return err_where(e, "state %s", name);
+    memcpy(ref_buf_cells(fresh), t->data, state_bytes(s, i));
+    drop_state(&s->state[i]);
+    s->state[i].packed = fresh;
     return true;
 }
 
-static void share_states(ref_tensor *to, const ref_tensor *from, size_t n) {
+static void share_states(state *to, const state *from, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        ref_buf *old = to[i].buf;
-        ref_buf_keep(from[i].buf);
+        state old = to[i];
+        ref_buf_keep(from[i].t.buf);
+        ref_buf_keep(from[i].packed);
         to[i] = from[i];
-        ref_buf_drop(old);
+        drop_state(&old);
     }
 }
 
@@ -163,7 +219,7 @@ bool rt_snapshot_restore(rt_session *s, const rt_snapshot *snap, err *e) {
 
 void rt_snapshot_free(rt_snapshot *snap) {
     if (!snap) return;
-    for (size_t i = 0; i < snap->m->n_state; i++) ref_tensor_drop(&snap->state[i]);
+    for (size_t i = 0; i < snap->m->n_state; i++) drop_state(&snap->state[i]);
     free(snap->state);
     free(snap);
 }
@@ -266,37 +322,76 @@ static void show(void *ctx, const ir_value *v, const ref_tensor *t) {
     s->observe(s->observe_ctx, v, ref_floats(t), (size_t)ref_count(t));
 }
 
-static bool run_function(run *r, const rt_function *fn, ref_frame *frame, err *e) {
+/* The evaluator runs the function. */
+static bool evaluate(run *r, const rt_function *fn, const ref_tensor *in, err *e) {
     const ir_function *f = fn->plan->f;
     rt_session *s = r->s;
+    ref_frame **frame = &s->frame[fn->serial];
+    if (!*frame) *frame = ref_frame_new(fn->plan, s->mode == RT_STRICT ? REF_STRICT : REF_FAST, e);
+    if (!*frame) return false;
     size_t n_keep = find_values(r, f);
-    ref_tensor *in = mem_alloc(f->n_in * sizeof *in);
-    ref_tensor **state = mem_alloc(f->n_in * sizeof *state);
-    memset(in, 0, f->n_in * sizeof *in);
+    ref_tensor **states = mem_alloc(f->n_in * sizeof *states);
     bool ok = true;
     for (size_t i = 0; i < f->n_in && ok; i++) {
         bool is_state = fn->state[i] != SIZE_MAX;
-        state[i] = is_state ? &s->state[fn->state[i]] : NULL;
-        ok = is_state ? have_state(s, fn->state[i], e) : bind_input(r, f->in[i], &in[i], e);
+        states[i] = is_state ? &s->state[fn->state[i]].t : NULL;
+        ok = !is_state || state_cells(s, fn->state[i], e);
     }
-    ref_frame_call call = {in, state, r->keep, n_keep, r->c->find_nonfinite, s->observe ? show : NULL, s};
+    ref_frame_call call = {in, states, r->keep, n_keep, r->c->find_nonfinite, s->observe ? show : NULL, s};
     r->begun |= ok;
-    ok = ok && ref_frame_run(frame, &call, e);
+    ok = ok && ref_frame_run(*frame, &call, e);
     for (size_t i = 0; i < f->body.n_out && ok; i++) {
-        const ref_tensor *t = ref_frame_result(frame, i, e);
+        const ref_tensor *t = ref_frame_result(*frame, i, e);
         ref_tensor out;
         ok = t && rounded(&out, t, e);
         if (ok) pool_put(r, f->body.out[i]->name, out);
     }
     for (size_t i = 0; i < n_keep && ok; i++) {
-        const ref_tensor *t = ref_frame_kept(frame, i, e);
+        const ref_tensor *t = ref_frame_kept(*frame, i, e);
         ok = t && rounded(&r->value[r->keep_name[i]].t, t, e);
         if (!t) err_where(e, "value %s", r->c->values[r->keep_name[i]]);
     }
+    free(states);
+    ref_frame_clear(*frame);
+    return ok;
+}
+
+/* The plan runs it. */
+static bool walk_plan(run *r, const rt_function *fn, plan_exec *x, const ref_tensor *in, err *e) {
+    const ir_function *f = fn->plan->f;
+    rt_session *s = r->s;
+    void **states = mem_alloc(f->n_in * sizeof *states);
+    ref_tensor *out = mem_alloc((f->body.n_out + 1) * sizeof *out);
+    bool ok = true;
+    for (size_t i = 0; i < f->n_in && ok; i++) {
+        bool is_state = fn->state[i] != SIZE_MAX;
+        states[i] = is_state ? state_packed(s, fn->state[i], true, e) : NULL;
+        ok = !is_state || states[i];
+    }
+    r->begun |= ok;
+    ok = ok && engine_run(s->engine, x, in, out, states, e);
+    for (size_t i = 0; i < f->body.n_out && ok; i++) pool_put(r, f->body.out[i]->name, out[i]);
+    free(states);
+    free(out);
+    return ok;
+}
+
+/* Plans don't keep inner values. */
+static bool looks_inside(const run *r) {
+    return r->c->n_values || r->c->find_nonfinite || r->s->observe;
+}
+
+static bool run_function(run *r, const rt_function *fn, err *e) {
+    const ir_function *f = fn->plan->f;
+    ref_tensor *in = mem_alloc(f->n_in * sizeof *in);
+    memset(in, 0, f->n_in * sizeof *in);
+    bool ok = true;
+    for (size_t i = 0; i < f->n_in && ok; i++)
+        if (fn->state[i] == SIZE_MAX) ok = bind_input(r, f->in[i], &in[i], e);
+    plan_exec *x = ok && r->s->engine && !looks_inside(r) ? engine_prepare(r->s->engine, fn, in) : NULL;
+    ok = ok && (x ? walk_plan(r, fn, x, in, e) : evaluate(r, fn, in, e));
     for (size_t i = 0; i < f->n_in; i++) ref_tensor_drop(&in[i]);
     free(in);
-    free(state);
-    ref_frame_clear(frame);
     return ok;
 }
 
@@ -305,10 +400,7 @@ static bool run_part(run *r, const rt_part *part, const char *function, err *e) 
         if (!run_part(r, &part->part[i], NULL, e)) return err_where(e, "part %zu of the pipeline", i);
     if (part->n_part) return true;
     const rt_function *fn = rt_function_find(part, function, e);
-    if (!fn) return false;
-    ref_frame **frame = &r->s->frame[fn->serial];
-    if (!*frame) *frame = ref_frame_new(fn->plan, r->s->mode == RT_STRICT ? REF_STRICT : REF_FAST, e);
-    return *frame && run_function(r, fn, *frame, e);
+    return fn && run_function(r, fn, e);
 }
 
 /* Checks what the caller gave and puts it in the pool. */

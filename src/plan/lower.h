@@ -1,0 +1,89 @@
+/* From ops to steps, inside this module. */
+#ifndef PLAN_LOWER_H
+#define PLAN_LOWER_H
+#include "plan/step.h"
+
+/* Where a value lies and how: any strides (0 for repeated elements, negative for reversed ones), in cells or
+ * in a packed form. Views are places; they cost nothing. */
+typedef struct {
+    uint8_t space; /* plan_space */
+    uint8_t store; /* DT_NONE: cells; else packed elements of this ir_dtype */
+    uint32_t buffer;
+    int64_t first;    /* elements */
+    const void *data; /* CONST */
+    ir_type type;
+    int64_t stride[IR_MAX_RANK];
+    const ir_op *weight;   /* a compressed constant: the constexpr op; it has no elements in memory */
+    const ir_const *konst; /* the constant that this is, whole and in its own order; else NULL */
+} place;
+
+typedef struct {
+    plan *p;
+    arena *a; /* the plan's */
+    arena *scratch;
+    const ir_function *f;
+    place *at; /* by value id */
+    uint32_t
+        *last; /* by value id: index of the last op that uses it or a view of it; PLAN_NEVER: an output */
+    uint32_t *uses;        /* by value id: how many operands it is */
+    uint32_t *state_until; /* by index of f->in: no view of the state is used after this op */
+    size_t index;          /* of the op at hand */
+    const ir_op *op;
+    bool strict;
+    err *e;
+} lower;
+
+#define PLAN_NEVER UINT32_MAX
+
+typedef bool lower_fn(lower *l, const ir_op *op);
+
+/* Lowers all ops of l->f. */
+bool lower_function(lower *l);
+
+/* ---- places ---- */
+place *lower_at(lower *l, const ir_value *v);
+void lower_set(lower *l, const ir_value *v, place p);
+/* New activation memory, dense cells. */
+place lower_fresh(lower *l, const ir_type *type);
+/* The same elements as cells; as dense cells. Adds a copy step where they aren't. */
+place lower_cells(lower *l, place p);
+place lower_dense(lower *l, place p);
+/* The operand's place; constants are expanded, once. */
+place lower_in(lower *l, const ir_op *op, ir_operand name);
+bool place_is_dense(const place *p);
+/* View of p with another shape of as many elements; false when strides don't allow it. */
+bool place_reshape(const place *p, const ir_type *type, place *out);
+/* p broadcast to the sizes of type (aligned from the right). */
+place place_broadcast(const place *p, const ir_type *type);
+/* Expands a constant (compressed or packed) into cells that the plan keeps. */
+bool lower_expand(lower *l, place *p);
+
+/* ---- steps ---- */
+plan_step *lower_emit(lower *l, plan_fn *fn, const void *param, const char *kernel, int64_t extent,
+                      int64_t grain, const place *out, uint32_t n_out, const place *in, uint32_t n_in);
+/* dst = src, element by element; sizes are dst's. Rounds when dst holds fp16 in packed form, or when asked.
+ */
+bool lower_copy(lower *l, place dst, place src, bool round);
+/* Results of ops of fp16 type are rounded in strict mode. */
+static inline bool lower_rounds(const lower *l, const ir_type *t) {
+    return l->strict && t->dtype == DT_FP16;
+}
+
+/* ---- small operands ---- */
+/* The numbers of a constant operand; NULL when it is absent or no constant. */
+const int64_t *lower_ints(lower *l, const ir_op *op, ir_operand name, size_t *n);
+int64_t lower_int(lower *l, const ir_op *op, ir_operand name, int64_t fallback);
+double lower_number(lower *l, const ir_op *op, ir_operand name, double fallback);
+bool lower_is_const(const ir_op *op, ir_operand name); /* absent counts */
+int lower_axis(lower *l, const ir_op *op, ir_operand name, int64_t fallback, int rank);
+
+/* ---- groups of ops ---- */
+lower_fn lower_reference; /* a step that calls the reference body */
+lower_fn lower_reshape, lower_transpose, lower_slice_by_index, lower_slice_by_size, lower_split, lower_concat,
+    lower_stack, lower_cast, lower_identity, lower_tile;
+lower_fn lower_read_state, lower_write_state, lower_slice_update;
+lower_fn lower_unary, lower_binary, lower_select;
+lower_fn lower_reduce, lower_softmax, lower_topk;
+lower_fn lower_linear, lower_matmul, lower_gather, lower_conv;
+bool lower_is_view(const ir_op *op); /* the result may share the operand's memory */
+#endif

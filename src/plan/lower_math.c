@@ -1,0 +1,194 @@
+#include "plan/lower.h"
+#include "plan/steps.h"
+#include "reference/walk.h"
+#include <string.h>
+
+/* ---- along the last axis ---- */
+
+static step_rows *rows_of(lower *l, const place *x, ir_opcode code) {
+    step_rows *r = ARENA_NEW(l->a, step_rows);
+    int last = x->type.rank - 1;
+    *r = (step_rows){.rank = last, .n = x->type.dim[last], .step = x->stride[last], .code = code};
+    memcpy(r->dim, x->type.dim, sizeof r->dim);
+    memcpy(r->stride, x->stride, sizeof r->stride);
+    return r;
+}
+
+static int64_t row_count(const step_rows *r) {
+    int64_t n = 1;
+    for (int d = 0; d < r->rank; d++) n *= r->dim[d];
+    return n;
+}
+
+static int64_t row_grain(const step_rows *r, int64_t elements) {
+    return r->n >= elements ? 1 : elements / (r->n ? r->n : 1);
+}
+
+bool lower_reduce(lower *l, const ir_op *op) {
+    size_t n;
+    const int64_t *axes = lower_ints(l, op, A_axes, &n);
+    const ir_type *type = &ir_in(op, A_x)->type;
+    if (!dtype_is_float((ir_dtype)type->dtype) || n != 1 || type->rank < 1 ||
+        (axes[0] != -1 && axes[0] != type->rank - 1))
+        return lower_reference(l, op);
+    place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_fresh(l, &op->out[0]->type);
+    step_rows *r = rows_of(l, &x, op->code);
+    r->round = lower_rounds(l, &op->out[0]->type);
+    lower_emit(l, run_reduce, r, ir_info(op->code)->name, row_count(r), row_grain(r, 4096), &y, 1, &x, 1);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
+bool lower_softmax(lower *l, const ir_op *op) {
+    const ir_type *type = &op->out[0]->type;
+    if (type->rank < 1 || lower_axis(l, op, A_axis, -1, type->rank) != type->rank - 1)
+        return lower_reference(l, op);
+    place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_fresh(l, type);
+    step_rows *r = rows_of(l, &x, op->code);
+    r->round = lower_rounds(l, type);
+    lower_emit(l, run_softmax, r, "softmax", row_count(r), row_grain(r, 1024), &y, 1, &x, 1);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
+bool lower_topk(lower *l, const ir_op *op) {
+    const ir_type *type = &ir_in(op, A_x)->type;
+    if (type->rank < 1 || !dtype_is_float((ir_dtype)type->dtype) ||
+        lower_axis(l, op, A_axis, -1, type->rank) != type->rank - 1)
+        return lower_reference(l, op);
+    place x = lower_dense(l, lower_in(l, op, A_x)), out[2];
+    step_topk *t = ARENA_NEW(l->a, step_topk);
+    *t = (step_topk){.n = type->dim[type->rank - 1],
+                     .k = op->out[0]->type.dim[type->rank - 1],
+                     .ascending = lower_int(l, op, A_ascending, 0) != 0,
+                     .with_indices = op->n_out > 1};
+    if (t->k > t->n || t->n == 0) return lower_reference(l, op);
+    t->rows = ir_type_count(type) / t->n;
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        out[i] = lower_fresh(l, &op->out[i]->type);
+        lower_set(l, op->out[i], out[i]);
+    }
+    size_t need = (size_t)t->k * 8; /* a heap of values and indices */
+    if (need > l->p->scratch) l->p->scratch = need;
+    lower_emit(l, run_topk, t, "topk", t->rows, 1, out, op->n_out, &x, 1);
+    return true;
+}
+
+/* ---- products ---- */
+
+bool lower_linear(lower *l, const ir_op *op) {
+    const ir_value *wv = ir_in(op, A_weight);
+    place *w = lower_at(l, wv);
+    const ir_type *type = &op->out[0]->type;
+    if (!dtype_is_float((ir_dtype)type->dtype)) return lower_reference(l, op);
+    if (w->weight || (w->store && w->store != DT_FP16)) {
+        if (!lower_expand(l, w)) return false;
+    }
+    place x = lower_dense(l, lower_in(l, op, A_x)), y = lower_fresh(l, type), in[2] = {x, *w};
+    step_linear *s = ARENA_NEW(l->a, step_linear);
+    int64_t n = wv->type.dim[0], k = wv->type.dim[1];
+    if (n == 0 || k == 0) return lower_reference(l, op);
+    *s = (step_linear){.m = ir_type_count(type) / n,
+                       .n = n,
+                       .k = k,
+                       .half = w->store == DT_FP16,
+                       .round = lower_rounds(l, type)};
+    if (ir_in(op, A_bias)) {
+        place b = lower_in(l, op, A_bias);
+        s->bias = b.data;
+    }
+    int64_t units = s->m == 1 ? (n + 15) / 16 : 1;
+    lower_emit(l, run_linear, s, s->half ? "linear fp16" : "linear fp32", units, 1 + 65536 / (16 * k), &y, 1,
+               in, 2);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
+/* The operand as [batch..., rows, columns] with the batch broadcast to `batch`. */
+static void batch_strides(const place *p, const ir_type *batch, int64_t *stride) {
+    place q = *p;
+    q.type.rank -= 2;
+    q = place_broadcast(&q, batch);
+    memcpy(stride, q.stride, (size_t)batch->rank * sizeof *stride);
+}
+
+bool lower_matmul(lower *l, const ir_op *op) {
+    const ir_type *type = &op->out[0]->type, *tx = &ir_in(op, A_x)->type, *ty = &ir_in(op, A_y)->type;
+    if (tx->rank < 2 || ty->rank < 2 || !dtype_is_float((ir_dtype)tx->dtype)) return lower_reference(l, op);
+    place a = lower_cells(l, lower_in(l, op, A_x)), b = lower_in(l, op, A_y), c = lower_fresh(l, type);
+    if (b.store && b.store != DT_FP16) b = lower_cells(l, b);
+    bool swap_a = lower_int(l, op, A_transpose_x, 0), swap_b = lower_int(l, op, A_transpose_y, 0);
+    int ra = tx->rank, rb = ty->rank;
+    step_matmul *s = ARENA_NEW(l->a, step_matmul);
+    ir_type batch = *type;
+    batch.rank -= 2;
+    *s = (step_matmul){.rank = batch.rank, .store_b = b.store, .round = lower_rounds(l, type)};
+    memcpy(s->dim, batch.dim, sizeof s->dim);
+    s->m = type->dim[type->rank - 2];
+    s->n = type->dim[type->rank - 1];
+    s->k = tx->dim[swap_a ? ra - 2 : ra - 1];
+    s->am = a.stride[swap_a ? ra - 1 : ra - 2], s->ak = a.stride[swap_a ? ra - 2 : ra - 1];
+    s->bk = b.stride[swap_b ? rb - 1 : rb - 2], s->bn = b.stride[swap_b ? rb - 2 : rb - 1];
+    batch_strides(&a, &batch, s->sa);
+    batch_strides(&b, &batch, s->sb);
+    int64_t rows = ir_type_count(&batch) * s->m, work = s->n * s->k;
+    place in[2] = {a, b};
+    if (rows)
+        lower_emit(l, run_matmul, s, s->store_b ? "matmul fp16" : "matmul", rows, 1 + 16384 / (work + 1), &c,
+                   1, in, 2);
+    lower_set(l, op->out[0], c);
+    return true;
+}
+
+/* Rows of a table along axis 0. */
+bool lower_gather(lower *l, const ir_op *op) {
+    const ir_value *tv = ir_in(op, A_x), *iv = ir_in(op, A_indices);
+    place *t = lower_at(l, tv);
+    if (lower_axis(l, op, A_axis, 0, tv->type.rank) != 0 || lower_int(l, op, A_batch_dims, 0) != 0 ||
+        lower_int(l, op, A_validate_indices, 0) || tv->type.rank < 1 || tv->type.dim[0] == 0)
+        return lower_reference(l, op);
+    if ((t->weight || (t->store && t->store != DT_FP16)) && !lower_expand(l, t)) return false;
+    place table = *t, index = lower_dense(l, lower_in(l, op, A_indices)),
+          o = lower_fresh(l, &op->out[0]->type);
+    if (!place_is_dense(&table)) table = lower_dense(l, table);
+    step_gather *g = ARENA_NEW(l->a, step_gather);
+    *g = (step_gather){.count = ir_type_count(&iv->type),
+                       .width = ref_inner(&tv->type, 0),
+                       .rows = tv->type.dim[0],
+                       .store = table.store};
+    place in[2] = {index, table};
+    plan_step *s = lower_emit(l, run_gather, g, "gather", g->count, 1 + 4096 / (g->width + 1), &o, 1, in, 2);
+    s->bytes = (uint64_t)(g->count * g->width) * (g->store ? 2 : 4);
+    lower_set(l, op->out[0], o);
+    return true;
+}
+
+/* A depthwise convolution of sequences without padding. */
+bool lower_conv(lower *l, const ir_op *op) {
+    const ir_value *xv = ir_in(op, A_x), *wv = ir_in(op, A_weight);
+    size_t n;
+    const int64_t *stride = lower_ints(l, op, A_strides, &n);
+    const char *pad = ir_in(op, A_pad_type) && ir_in(op, A_pad_type)->konst
+                          ? ir_const_text(ir_in(op, A_pad_type)->konst)
+                          : "valid";
+    bool ok = xv->type.rank == 3 && wv->type.rank == 3 && wv->konst && wv->type.dim[1] == 1 &&
+              lower_int(l, op, A_groups, 1) == xv->type.dim[1] && wv->type.dim[0] == xv->type.dim[1] &&
+              (!stride || stride[0] == 1) && lower_int(l, op, A_dilations, 1) == 1 && pad &&
+              !strcmp(pad, "valid") && !ir_in(op, A_bias);
+    if (!ok) return lower_reference(l, op);
+    place x = lower_cells(l, lower_in(l, op, A_x)), w = lower_in(l, op, A_weight),
+          y = lower_fresh(l, &op->out[0]->type), in[2] = {x, w};
+    step_conv *s = ARENA_NEW(l->a, step_conv);
+    *s = (step_conv){.n = xv->type.dim[0],
+                     .channels = xv->type.dim[1],
+                     .out = op->out[0]->type.dim[2],
+                     .taps = wv->type.dim[2],
+                     .xn = x.stride[0],
+                     .xc = x.stride[1],
+                     .xt = x.stride[2],
+                     .round = lower_rounds(l, &op->out[0]->type)};
+    lower_emit(l, run_conv, s, "conv depthwise", s->n * s->channels, 1 + 2048 / (s->out * s->taps), &y, 1, in,
+               2);
+    lower_set(l, op->out[0], y);
+    return true;
+}

@@ -1,0 +1,112 @@
+/* States keep value semantics in the program; here reads become views of the state's memory and updates are
+ * written in place, where nobody can tell the difference. */
+#include "plan/lower.h"
+#include "plan/steps.h"
+#include "reference/walk.h"
+#include <string.h>
+
+static uint32_t state_index(const lower *l, const ir_value *s) {
+    for (size_t i = 0; i < l->f->n_in; i++)
+        if (l->f->in[i] == s) return (uint32_t)i;
+    return 0;
+}
+
+/* The first op behind `from` that writes the state. */
+static uint32_t next_write(const lower *l, const ir_value *s, size_t from) {
+    for (size_t i = from + 1; i < l->f->body.n_op; i++)
+        if (l->f->body.op[i]->code == OP_write_state && ir_in(l->f->body.op[i], A_input) == s)
+            return (uint32_t)i;
+    return PLAN_NEVER - 1; /* results of the function are taken after everything else */
+}
+
+static place state_place(const lower *l, uint32_t index) {
+    ir_type type = l->f->in[index]->type;
+    type.kind = IR_TENSOR;
+    place p = {.space = SPACE_STATE, .store = type.dtype, .buffer = index, .type = type};
+    if (dtype_bits((ir_dtype)type.dtype) == 32) p.store = DT_NONE;
+    ref_strides(&type, p.stride);
+    return p;
+}
+
+bool lower_read_state(lower *l, const ir_op *op) {
+    const ir_value *s = ir_in(op, A_input), *v = op->out[0];
+    uint32_t i = state_index(l, s);
+    place p = state_place(l, i);
+    if (l->last[v->id] < next_write(l, s, l->index)) {
+        if (l->last[v->id] > l->state_until[i]) l->state_until[i] = l->last[v->id];
+        lower_set(l, v, p);
+        return true;
+    }
+    place copy = lower_fresh(l, &v->type);
+    if (!lower_copy(l, copy, p, false)) return false;
+    lower_set(l, v, copy);
+    return true;
+}
+
+static bool whole_state(const place *p, uint32_t index) {
+    return p->space == SPACE_STATE && p->buffer == index && p->first == 0 && place_is_dense(p);
+}
+
+bool lower_write_state(lower *l, const ir_op *op) {
+    uint32_t i = state_index(l, ir_in(op, A_input));
+    place to = state_place(l, i), *from = lower_at(l, ir_in(op, A_data));
+    if (whole_state(from, i)) return true; /* updated in place */
+    place p = *from;
+    if (p.space == SPACE_STATE) p = lower_dense(l, p);
+    return lower_copy(l, to, p, false);
+}
+
+/* The write_state that stores the result, when x is the state itself and its old content is of no use to
+ * anyone from here on. */
+static bool in_place(lower *l, const ir_op *op, const place *x, const place *update, uint32_t *index) {
+    const ir_value *r = op->out[0];
+    if (x->space != SPACE_STATE || !whole_state(x, x->buffer)) return false;
+    *index = x->buffer;
+    const ir_value *s = l->f->in[*index];
+    uint32_t write = next_write(l, s, l->index);
+    if (write >= l->f->body.n_op || ir_in(l->f->body.op[write], A_data) != r) return false;
+    if (l->state_until[*index] > l->index) return false;
+    if (update->space == SPACE_STATE && update->buffer == *index) return false;
+    for (size_t i = l->index + 1; i < write; i++) /* would have to see the old content */
+        if (l->f->body.op[i]->code == OP_read_state && ir_in(l->f->body.op[i], A_input) == s) return false;
+    return l->last[r->id] < next_write(l, s, write);
+}
+
+bool lower_slice_update(lower *l, const ir_op *op) {
+    const ir_value *r = op->out[0];
+    place x = *lower_at(l, ir_in(op, A_x));
+    place update = lower_cells(l, lower_in(l, op, A_update)), target;
+    uint32_t index;
+    if (in_place(l, op, &x, &update, &index)) {
+        target = x;
+        if (l->last[r->id] > l->state_until[index]) l->state_until[index] = l->last[r->id];
+    } else {
+        x = lower_in(l, op, A_x);
+        target = lower_fresh(l, &r->type);
+        if (!lower_copy(l, target, x, false)) return false;
+    }
+    step_update *u = ARENA_NEW(l->a, step_update);
+    *u = (step_update){.op = op,
+                       .type = target.type,
+                       .update = update.type,
+                       .store = target.store,
+                       .round = lower_rounds(l, &r->type),
+                       .begin = -1,
+                       .end = -1};
+    memcpy(u->stride, target.stride, sizeof u->stride);
+    memcpy(u->from, update.stride, sizeof u->from);
+    place in[3] = {update};
+    uint32_t n = 1;
+    if (!lower_is_const(op, A_begin)) {
+        u->begin = (int)(1 + n);
+        in[n++] = lower_dense(l, lower_in(l, op, A_begin));
+    }
+    if (!lower_is_const(op, A_end)) {
+        u->end = (int)(1 + n);
+        in[n++] = lower_dense(l, lower_in(l, op, A_end));
+    }
+    plan_step *s = lower_emit(l, run_update, u, "update", 1, 1, &target, 1, in, n);
+    s->bytes = (uint64_t)ir_type_count(&update.type) * s->arg[0].size;
+    lower_set(l, r, target);
+    return true;
+}

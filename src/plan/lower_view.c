@@ -1,0 +1,140 @@
+/* Ops that only look at elements in another way: views where strides allow it, copies where not. */
+#include "ir/infer.h"
+#include "plan/lower.h"
+#include "reference/walk.h"
+#include <string.h>
+
+/* What views start from: constants are expanded, what a view looks at is no longer a whole constant. */
+static place base(lower *l, const ir_op *op, ir_operand name) {
+    place p = lower_in(l, op, name);
+    p.konst = NULL;
+    return p;
+}
+
+bool lower_identity(lower *l, const ir_op *op) {
+    lower_set(l, op->out[0], base(l, op, A_x));
+    return true;
+}
+
+bool lower_reshape(lower *l, const ir_op *op) {
+    place p = base(l, op, A_x), q;
+    const ir_type *type = &op->out[0]->type;
+    if (ir_type_count(type) != ir_type_count(&p.type)) return lower_reference(l, op);
+    if (!place_reshape(&p, type, &q)) {
+        p = lower_dense(l, p);
+        q = p;
+        ref_strides(type, q.stride);
+    }
+    lower_set(l, op->out[0], q);
+    return true;
+}
+
+bool lower_transpose(lower *l, const ir_op *op) {
+    place p = base(l, op, A_x), q = p;
+    size_t n;
+    const int64_t *perm = lower_ints(l, op, A_perm, &n);
+    if (!perm || n != (size_t)p.type.rank) return lower_reference(l, op);
+    for (int d = 0; d < p.type.rank; d++)
+        q.stride[d] = p.stride[perm[d] < 0 ? perm[d] + p.type.rank : perm[d]];
+    lower_set(l, op->out[0], q);
+    return true;
+}
+
+static ir_type type_of(void *ctx, const ir_value *v) {
+    (void)ctx;
+    return v->type;
+}
+
+static const double *numbers_of(void *ctx, const ir_value *v, size_t *n, arena *a) {
+    (void)ctx;
+    return v->konst ? ir_const_numbers(v->konst, n, a) : NULL;
+}
+
+bool lower_slice_by_index(lower *l, const ir_op *op) {
+    if (!lower_is_const(op, A_begin) || !lower_is_const(op, A_end)) return lower_reference(l, op);
+    place p = base(l, op, A_x), q = p;
+    ir_env env = {NULL, type_of, numbers_of};
+    ir_slice s[IR_MAX_RANK];
+    if (!ir_resolve_slices(op, &env, &p.type, s, l->scratch, l->e)) return false;
+    int rank = 0;
+    for (int d = 0; d < p.type.rank; d++) {
+        q.first += s[d].count ? s[d].begin * p.stride[d] : 0;
+        if (!s[d].squeeze) q.stride[rank++] = s[d].step * p.stride[d];
+    }
+    if (rank != op->out[0]->type.rank) return lower_reference(l, op);
+    lower_set(l, op->out[0], q);
+    return true;
+}
+
+bool lower_slice_by_size(lower *l, const ir_op *op) {
+    size_t n;
+    const int64_t *begin = lower_ints(l, op, A_begin, &n);
+    if (!begin) return lower_reference(l, op);
+    place p = base(l, op, A_x), q = p;
+    for (int d = 0; d < p.type.rank && (size_t)d < n; d++) {
+        int64_t at = begin[d] < 0 ? begin[d] + p.type.dim[d] : begin[d];
+        if (at < 0 || at + op->out[0]->type.dim[d] > p.type.dim[d]) return lower_reference(l, op);
+        q.first += at * p.stride[d];
+    }
+    lower_set(l, op->out[0], q);
+    return true;
+}
+
+bool lower_split(lower *l, const ir_op *op) {
+    place p = base(l, op, A_x);
+    int axis = lower_axis(l, op, A_axis, 0, p.type.rank);
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        lower_set(l, op->out[i], p);
+        p.first += op->out[i]->type.dim[axis] * p.stride[axis];
+    }
+    return true;
+}
+
+/* Repeating a size of 1 is a stride of 0. */
+bool lower_tile(lower *l, const ir_op *op) {
+    place p = base(l, op, A_x);
+    const ir_type *type = &op->out[0]->type;
+    for (int d = 0; d < p.type.rank; d++)
+        if (p.type.dim[d] != 1 && p.type.dim[d] != type->dim[d]) return lower_reference(l, op);
+    lower_set(l, op->out[0], place_broadcast(&p, type));
+    return true;
+}
+
+/* Each part is copied into its place of the result. */
+static bool join(lower *l, const ir_op *op, int axis, bool stack) {
+    const ir_arg *v = ir_args(op, A_values);
+    const ir_type *type = &op->out[0]->type;
+    place whole = lower_fresh(l, type);
+    int64_t at = 0;
+    for (uint32_t i = 0; i < v->n; i++) {
+        place *at_v = lower_at(l, v->v[i]);
+        if ((at_v->weight || (at_v->konst && at_v->store)) && !lower_expand(l, at_v)) return false;
+        place from = *at_v, to = whole;
+        from.konst = NULL;
+        if (stack || !from.type.rank) { /* a new dimension of 1 */
+            for (int d = type->rank - 1; d > axis; d--) {
+                from.type.dim[d] = from.type.dim[d - 1];
+                from.stride[d] = from.stride[d - 1];
+            }
+            from.type.rank = type->rank;
+            from.type.dim[axis] = 1;
+            from.stride[axis] = 0;
+        }
+        to.type = from.type;
+        to.type.dtype = type->dtype;
+        to.first += at * whole.stride[axis];
+        at += from.type.dim[axis];
+        if (!lower_copy(l, to, from, false)) return false;
+    }
+    lower_set(l, op->out[0], whole);
+    return true;
+}
+
+bool lower_concat(lower *l, const ir_op *op) {
+    if (lower_int(l, op, A_interleave, 0)) return lower_reference(l, op);
+    return join(l, op, lower_axis(l, op, A_axis, 0, op->out[0]->type.rank), false);
+}
+
+bool lower_stack(lower *l, const ir_op *op) {
+    return join(l, op, lower_axis(l, op, A_axis, 0, op->out[0]->type.rank), true);
+}

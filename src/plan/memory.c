@@ -1,0 +1,97 @@
+#include "plan/step.h"
+#include <stdlib.h>
+
+#define ALIGN 16 /* cells: a cache line */
+
+static void touch(plan *p, uint32_t buffer, uint32_t step) {
+    plan_buffer *b = &p->buffer[buffer];
+    if (!b->used) b->first = b->last = step;
+    b->used = true;
+    if (step < b->first) b->first = step;
+    if (step > b->last) b->last = step;
+}
+
+static int by_size(const void *x, const void *y) {
+    const plan_buffer *a = *(plan_buffer *const *)x, *b = *(plan_buffer *const *)y;
+    if (a->cells != b->cells) return a->cells < b->cells ? 1 : -1;
+    return a < b ? -1 : a > b; /* the same plan every time */
+}
+
+static bool together(const plan_buffer *a, const plan_buffer *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* The lowest gap among those that live at the same time. */
+static void place(plan_buffer *b, plan_buffer *const *placed, size_t n) {
+    int64_t size = (b->cells + ALIGN - 1) / ALIGN * ALIGN;
+    b->offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < n; i++) {
+            const plan_buffer *o = placed[i];
+            int64_t end = o->offset + (o->cells + ALIGN - 1) / ALIGN * ALIGN;
+            if (!together(b, o) || b->offset >= end || b->offset + size <= o->offset) continue;
+            b->offset = end;
+            moved = true;
+        }
+    }
+}
+
+void plan_place_buffers(plan *p) {
+    for (uint32_t i = 0; i < p->n_step; i++)
+        for (uint32_t k = 0; k < p->step[i].n_arg; k++)
+            if (p->step[i].arg[k].space == SPACE_ACT) touch(p, p->step[i].arg[k].buffer, i);
+    for (size_t i = 0; i < p->f->n_in; i++)
+        if (p->in[i].v->type.kind == IR_TENSOR) touch(p, p->in[i].buffer, 0);
+    for (size_t i = 0; i < p->f->body.n_out; i++) touch(p, p->out[i].buffer, (uint32_t)p->n_step);
+    plan_buffer **order = ARENA_ARRAY(p->a, plan_buffer *, p->n_buffer);
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_buffer; i++)
+        if (p->buffer[i].used) order[n++] = &p->buffer[i];
+    qsort(order, n, sizeof *order, by_size);
+    for (size_t i = 0; i < n; i++) {
+        place(order[i], order, i);
+        int64_t end = order[i]->offset + order[i]->cells;
+        if (end > p->cells) p->cells = end;
+    }
+}
+
+/* ---- barriers ---- */
+
+typedef struct {
+    uint8_t space;
+    uint32_t buffer;   /* states */
+    int64_t low, high; /* cells of the block; elements of a state */
+    bool write, alone; /* alone: only worker 0 did it */
+} span;
+
+static span span_of(const plan *p, const plan_arg *a, bool write, bool alone) {
+    int64_t at = a->first + (a->space == SPACE_ACT ? p->buffer[a->buffer].offset : 0);
+    return (span){a->space, a->space == SPACE_STATE ? a->buffer : 0, at + a->low, at + a->high, write, alone};
+}
+
+static bool conflict(const span *x, const span *y) {
+    return (x->write || y->write) && !(x->alone && y->alone) && x->space == y->space &&
+           x->buffer == y->buffer && x->low < y->high && y->low < x->high;
+}
+
+/* A step waits for the others when it reads what they may still write, or writes what they may still read or
+ * write, since the last barrier. */
+void plan_place_barriers(plan *p) {
+    size_t n = 0, cap = 256;
+    span *since = mem_alloc(cap * sizeof *since);
+    for (size_t i = 0; i < p->n_step; i++) {
+        plan_step *s = &p->step[i];
+        bool alone = s->extent <= s->grain;
+        if (n + s->n_arg > cap) since = mem_realloc(since, (cap = 2 * (n + s->n_arg)) * sizeof *since);
+        for (uint32_t k = 0; k < s->n_arg && !s->barrier; k++) {
+            span x = span_of(p, &s->arg[k], k < s->n_out, alone);
+            for (size_t j = 0; j < n && !s->barrier && x.space != SPACE_CONST; j++)
+                s->barrier = conflict(&x, &since[j]);
+        }
+        if (s->barrier) n = 0;
+        for (uint32_t k = 0; k < s->n_arg; k++)
+            if (s->arg[k].space != SPACE_CONST) since[n++] = span_of(p, &s->arg[k], k < s->n_out, alone);
+    }
+    free(since);
+}

@@ -1,0 +1,53 @@
+/* A function as a flat list of steps over one block of memory. Plans are immutable and shared by threads; an
+ * executor is one timeline's binding of a plan.
+ *
+ *   plan *p = plan_new(f, types, &(plan_options){.strict = false}, &e);
+ *   plan_exec *x = plan_exec_new(p, &e);
+ *   plan_run(x, &(plan_call){inputs, outputs, states, team, block}, &e);
+ */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+#include "base/str.h"
+#include "base/team.h"
+#include "reference/tensor.h"
+
+typedef struct plan plan;
+typedef struct plan_exec plan_exec;
+
+typedef struct {
+    bool strict;             /* every op rounds its result to the declared type */
+    str *dump;               /* receives the stages (see MILLET_DUMP); NULL: none */
+    const char *dump_stages; /* "fold,fuse,plan" */
+} plan_options;
+
+/* in: types by index of f->in, sizes known (entries of states are not read). f and what its constants point
+ * to must outlive the plan. NULL with ERR_UNSUPPORTED when f can't be planned. */
+plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, err *e);
+plan *plan_keep(plan *p);                /* one more holder; returns p */
+void plan_free(plan *p);                 /* one holder less */
+int64_t plan_block_cells(const plan *p); /* work memory that a run needs, cells of 4 bytes */
+const ir_function *plan_function(const plan *p);
+/* One line a step. */
+void plan_print(str *out, const plan *p);
+
+plan_exec *plan_exec_new(const plan *p, err *e);
+void plan_exec_free(plan_exec *x);
+
+/* Work memory, shared by the executors of a session. */
+typedef struct plan_block plan_block;
+plan_block *plan_block_new(void);
+void plan_block_free(plan_block *b);
+
+typedef struct {
+    const ref_tensor
+        *in;         /* by index of the function's inputs (entries of states are not read); packed or cells */
+    ref_tensor *out; /* by index of the outputs: made by the run, to be dropped by the caller */
+    void *const *state; /* packed elements by index of the inputs; read and written */
+    team *team;
+    plan_block *block;
+} plan_call;
+/* On failure states may be half updated; there are no outputs. */
+bool plan_run(plan_exec *x, const plan_call *c, err *e);
+/* Types of the outputs, by index. */
+const ir_type *plan_output_type(const plan *p, size_t i);
+#endif

@@ -1,0 +1,88 @@
+/* What a plan is made of, inside this module. A step is a function over resolved addresses: walking a plan
+ * looks nothing up. */
+#ifndef PLAN_STEP_H
+#define PLAN_STEP_H
+#include "base/team.h"
+#include "plan/plan.h"
+#include "reference/eval.h"
+#include <stdatomic.h>
+
+/* Where a value may lie. Values at run time are cells of 4 bytes (reference/tensor.h), except in constants
+ * and states, which keep their packed form. */
+typedef enum { SPACE_CONST, SPACE_ACT, SPACE_STATE } plan_space;
+
+/* One operand or result of a step: elements first .. first + span of a buffer. */
+typedef struct {
+    uint8_t space;     /* plan_space */
+    uint8_t size;      /* bytes an element */
+    uint32_t buffer;   /* ACT: index of plan.buffer; STATE: index of the function's input */
+    int64_t first;     /* element that the address points to */
+    int64_t low, high; /* elements that are touched, relative to first: [low, high) */
+    const void *data;  /* CONST: the address */
+} plan_arg;
+
+/* What a worker has for itself while it walks. */
+typedef struct {
+    unsigned index;
+    struct plan_exec *exec;
+    void *scratch; /* plan.scratch bytes */
+} plan_worker;
+
+/* Does units [lo, hi) of the step's extent. p[i] is the address of arg[i]. A step that can fail has extent 1
+ * and reports with plan_fail(). */
+typedef void plan_fn(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w);
+
+typedef struct {
+    plan_fn *fn;
+    const void *param;
+    const char *kernel; /* for listings */
+    const ir_op *origin;
+    uint64_t bytes;                       /* of weights and states that it reads and writes, for listings */
+    plan_arg *arg;                        /* the first n_out are written */
+    uint32_t n_arg, n_out, first_address; /* into the executor's table of addresses */
+    int64_t extent, grain;                /* units; units that stay together */
+    bool barrier;                         /* all workers meet before it */
+    bool fallback;                        /* run by the reference evaluator */
+} plan_step;
+
+/* A piece of activation memory. */
+typedef struct {
+    int64_t cells;
+    uint32_t first, last; /* steps between which it holds something */
+    int64_t offset;       /* cells from the start of the block; set by plan_place_buffers() */
+    bool used;
+} plan_buffer;
+
+typedef struct {
+    const ir_value *v;
+    uint32_t buffer;
+} plan_port;
+
+struct plan {
+    atomic_uint holders;
+    arena *a;
+    ir_program *program;
+    const ir_function *f; /* the optimised copy */
+    bool strict;
+    plan_step *step;
+    size_t n_step, cap_step;
+    plan_buffer *buffer;
+    size_t n_buffer, cap_buffer;
+    plan_port *in, *out; /* by index of f->in (states: no buffer), f->body.out */
+    size_t n_address;
+    int64_t cells;  /* of the block */
+    size_t scratch; /* bytes a worker needs */
+    void **big;     /* expanded constants, malloc'ed */
+    size_t n_big, cap_big;
+};
+
+/* Gives every buffer its place (greedy by size) and every step its barrier. */
+void plan_place_buffers(plan *p);
+void plan_place_barriers(plan *p);
+
+/* What steps of extent 1, which worker 0 runs, may use: the session's evaluator (its e is the run's error),
+ * the block as a buffer. plan_failed() ends the run after e was set. */
+ref_eval *plan_evaluator(plan_worker *w);
+ref_buf *plan_buffer_of(plan_worker *w);
+void plan_failed(plan_worker *w);
+#endif

@@ -1,0 +1,112 @@
+/* The functions that steps call, with what they are told. */
+#ifndef PLAN_STEPS_H
+#define PLAN_STEPS_H
+#include "plan/grid.h"
+#include "plan/step.h"
+
+/* p: to, from. Stores are DT_NONE for cells. */
+typedef struct {
+    grid g;
+    uint8_t to, from; /* ir_dtype of packed elements */
+    bool round;       /* to fp16 */
+} step_copy;
+plan_fn run_copy;
+
+/* p: results, operands; calls the reference body. */
+typedef struct {
+    const ir_op *op;
+    const ir_value **operand; /* of those that lie in activation memory or in expanded constants */
+    ir_type *type;
+    uint32_t n_operand;
+} step_reference;
+plan_fn run_reference;
+
+/* p: y, x. */
+typedef struct {
+    grid g;
+    ir_opcode code;
+    float number[2];   /* epsilon, alpha, beta */
+    ir_dtype from, to; /* cast */
+    bool round;
+} step_unary;
+plan_fn run_unary, run_cast;
+
+/* p: o, x, y. */
+typedef void step_row(void *o, const void *x, int64_t sx, const void *y, int64_t sy, int64_t n);
+typedef struct {
+    grid g;
+    step_row *row;
+    bool round;
+} step_binary;
+plan_fn run_binary;
+
+/* p: o, cond, a, b. */
+typedef struct {
+    grid g;
+} step_select;
+plan_fn run_select;
+
+/* p: o, x: x [rows, n] with any stride between rows and inside. */
+typedef struct {
+    int rank; /* of the rows */
+    int64_t dim[IR_MAX_RANK], stride[IR_MAX_RANK], n, step;
+    ir_opcode code;
+    bool round;
+} step_rows;
+plan_fn run_reduce, run_softmax;
+
+/* p: o, x, update [, begin, end]: writes update into x's memory (in place) or o's. */
+typedef struct {
+    const ir_op *op;
+    ir_type type, update;        /* of x, of update */
+    int64_t stride[IR_MAX_RANK]; /* of x's memory */
+    int64_t from[IR_MAX_RANK];   /* strides of update */
+    uint8_t store;               /* DT_NONE: cells */
+    bool round;
+    int begin, end; /* index in p; -1: a constant */
+} step_update;
+plan_fn run_update;
+
+/* p: y [m,n], x [m,k] dense [, weight, bias]. */
+typedef struct {
+    int64_t m, n, k;
+    const void *weight; /* NULL: p[2] */
+    bool half;
+    const float *bias;
+    bool round;
+} step_linear;
+plan_fn run_linear;
+
+/* p: c [batch,m,n] dense, a, b. */
+typedef struct {
+    int rank; /* of the batch */
+    int64_t dim[IR_MAX_RANK], sa[IR_MAX_RANK], sb[IR_MAX_RANK];
+    int64_t m, n, k, am, ak, bk, bn; /* sizes; strides of rows and columns */
+    uint8_t store_b;                 /* DT_NONE or DT_FP16 */
+    bool round;
+} step_matmul;
+plan_fn run_matmul;
+
+/* p: o [count,width], index, table. */
+typedef struct {
+    int64_t count, width, rows;
+    int64_t step; /* between indices */
+    uint8_t store;
+} step_gather;
+plan_fn run_gather;
+
+/* p: y [n,C,T], x [n,C,S], w [C,taps]: depthwise, no padding. */
+typedef struct {
+    int64_t n, channels, out, taps;
+    int64_t xn, xc, xt; /* strides of x */
+    bool round;
+} step_conv;
+plan_fn run_conv;
+
+/* p: values, indices (or none), x. */
+typedef struct {
+    int64_t rows, n, k;
+    bool ascending, with_indices;
+} step_topk;
+plan_fn run_topk;
+#endif

@@ -1,0 +1,165 @@
+#include "runtime/engine.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_PLANS 32 /* of a model; the one unused for longest goes first */
+#define MOST_EXECS 16 /* of a session */
+
+typedef struct {
+    const rt_function *f;
+    bool strict;
+    ir_type *in;
+    plan *p; /* NULL: can't be planned */
+    uint64_t used;
+} planned;
+
+struct rt_plans {
+    pthread_mutex_t lock;
+    planned list[MOST_PLANS];
+    size_t n;
+    uint64_t clock;
+};
+
+rt_plans *rt_plans_new(void) {
+    rt_plans *p = mem_alloc(sizeof *p);
+    *p = (rt_plans){0};
+    pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+static void forget(planned *e) {
+    plan_free(e->p);
+    free(e->in);
+    *e = (planned){0};
+}
+
+void rt_plans_free(rt_plans *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n; i++) forget(&p->list[i]);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+static bool matches(const planned *e, const rt_function *f, bool strict, const ref_tensor *in) {
+    if (e->f != f || e->strict != strict) return false;
+    for (size_t i = 0; i < f->plan->f->n_in; i++)
+        if (f->state[i] == SIZE_MAX && !ir_type_equal(&e->in[i], &in[i].type)) return false;
+    return true;
+}
+
+static planned *entry_for(rt_plans *p) {
+    if (p->n < MOST_PLANS) return &p->list[p->n++];
+    planned *old = &p->list[0];
+    for (size_t i = 1; i < p->n; i++)
+        if (p->list[i].used < old->used) old = &p->list[i];
+    forget(old);
+    return old;
+}
+
+static plan *make(const rt_function *f, bool strict, const ir_type *in) {
+    err ignored = {0}; /* the evaluator runs it instead, and says what is wrong with it */
+    str text = {0};
+    const char *stages = getenv("MILLET_DUMP");
+    plan *p = plan_new(f->plan->f, in, &(plan_options){strict, stages ? &text : NULL, stages}, &ignored);
+    if (stages) {
+        if (!p) str_printf(&text, "no plan: %s\n", ignored.msg);
+        fputs(str_get(&text), stderr);
+    }
+    str_free(&text);
+    return p;
+}
+
+/* A holder of the plan, NULL when there is none. */
+static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_tensor *in) {
+    pthread_mutex_lock(&p->lock);
+    planned *e = NULL;
+    for (size_t i = 0; i < p->n && !e; i++)
+        if (matches(&p->list[i], f, strict, in)) e = &p->list[i];
+    if (!e) {
+        size_t n = f->plan->f->n_in;
+        ir_type *types = mem_alloc((n + 1) * sizeof *types);
+        for (size_t i = 0; i < n; i++) types[i] = in[i].type;
+        e = entry_for(p);
+        *e = (planned){f, strict, types, make(f, strict, types), 0};
+    }
+    e->used = ++p->clock;
+    plan *found = e->p ? plan_keep(e->p) : NULL;
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+/* ---- a session's part ---- */
+
+struct engine {
+    rt_plans *plans;
+    bool strict;
+    team *team;
+    plan_block *block;
+    struct {
+        plan *p;
+        plan_exec *x;
+        uint64_t used;
+    } exec[MOST_EXECS];
+    size_t n;
+    uint64_t clock;
+};
+
+engine *engine_new(rt_plans *plans, bool strict) {
+    const char *choice = getenv("MILLET_ENGINE");
+    if (!choice || strcmp(choice, "plan") != 0) return NULL;
+    engine *g = mem_alloc(sizeof *g);
+    *g = (engine){.plans = plans, .strict = strict, .block = plan_block_new()};
+    return g;
+}
+
+void engine_free(engine *g) {
+    if (!g) return;
+    for (size_t i = 0; i < g->n; i++) {
+        plan_exec_free(g->exec[i].x);
+        plan_free(g->exec[i].p);
+    }
+    team_free(g->team);
+    plan_block_free(g->block);
+    free(g);
+}
+
+plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in) {
+    plan *p = plan_for(g->plans, f, g->strict, in);
+    if (!p) return NULL;
+    size_t at = 0, oldest = 0;
+    for (; at < g->n && g->exec[at].p != p; at++)
+        if (g->exec[at].used < g->exec[oldest].used) oldest = at;
+    if (at < g->n) {
+        plan_free(p);
+    } else {
+        err ignored = {0};
+        plan_exec *x = plan_exec_new(p, &ignored);
+        if (!x) {
+            plan_free(p);
+            return NULL;
+        }
+        if (g->n < MOST_EXECS) {
+            g->n++;
+        } else {
+            plan_exec_free(g->exec[oldest].x);
+            plan_free(g->exec[oldest].p);
+            at = oldest;
+        }
+        g->exec[at].p = p;
+        g->exec[at].x = x;
+    }
+    g->exec[at].used = ++g->clock;
+    return g->exec[at].x;
+}
+
+bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e) {
+    if (!g->team) {
+        const char *threads = getenv("MILLET_THREADS");
+        int64_t n = 0;
+        if (threads) str_to_int64(threads, &n);
+        g->team = team_new(n > 0 ? (unsigned)n : 0);
+    }
+    return plan_run(x, &(plan_call){in, out, state, g->team, g->block}, e);
+}

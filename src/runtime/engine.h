@@ -1,0 +1,23 @@
+/* How a session runs functions: plans, shared by the sessions of a model, and what a session needs to run
+ * them. The reference evaluator stays for what needs to see inside (values by name, observers, the search for
+ * NaN) and for functions that can't be planned. */
+#ifndef RUNTIME_ENGINE_H
+#define RUNTIME_ENGINE_H
+#include "plan/plan.h"
+#include "runtime/parts.h"
+
+/* Plans of a model by function, mode and input types. Thread-safe. */
+rt_plans *rt_plans_new(void);
+void rt_plans_free(rt_plans *p);
+
+typedef struct engine engine;
+
+/* NULL when plans are switched off (MILLET_ENGINE=reference). */
+engine *engine_new(rt_plans *plans, bool strict);
+void engine_free(engine *g);
+/* The plan for these inputs bound to this session; NULL, without an error, when there is none. in: by index
+ * of the function's inputs; entries of states are not read. */
+plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in);
+/* As plan_run(). */
+bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e);
+#endif
