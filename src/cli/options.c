@@ -7,23 +7,23 @@
 #include <string.h>
 
 enum {
-#define COMMAND(name, ...) CMD_##name,
+#define COMMAND_AS(id, ...) CMD_##id,
 #define ARG(...)
 #define OPT(...)
 #include "cli/options.def"
-#undef COMMAND
+#undef COMMAND_AS
 #undef ARG
 #undef OPT
 };
 
 #define ARG(...)
 #define OPT(...)
-#define COMMAND(name, usage, brief, text, examples) {#name, usage, brief, text, examples, cmd_##name},
+#define COMMAND_AS(id, name, usage, brief, text, examples) {name, usage, brief, text, examples, cmd_##id},
 const cli_command cli_commands[] = {
 #include "cli/options.def"
     {0}};
-#undef COMMAND
-#define COMMAND(...)
+#undef COMMAND_AS
+#define COMMAND_AS(...)
 #undef ARG
 #define ARG(command, name, kind, help) {CMD_##command, name, kind, help},
 const cli_positional cli_positionals[] = {
@@ -39,7 +39,7 @@ const cli_option cli_options[] = {
     {0}};
 #undef OPT
 #undef ARG
-#undef COMMAND
+#undef COMMAND_AS
 
 #define N_OPTIONS     (sizeof cli_options / sizeof cli_options[0])
 #define N_POSITIONALS (sizeof cli_positionals / sizeof cli_positionals[0])

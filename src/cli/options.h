@@ -66,11 +66,11 @@ double cli_real(const cli_args *a, const char *option);
 /* Prints "millet NAME: message; see millet NAME --help" on stderr and returns CLI_USAGE. */
 int cli_usage(const cli_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define COMMAND(name, usage, brief, text, examples) int cmd_##name(const cli_args *a);
+#define COMMAND_AS(id, ...) int cmd_##id(const cli_args *a);
 #define ARG(...)
 #define OPT(...)
 #include "cli/options.def"
-#undef COMMAND
+#undef COMMAND_AS
 #undef ARG
 #undef OPT
 #endif

@@ -75,7 +75,8 @@ static bool add_variants(str *s, const job *j, err *e) {
     return true;
 }
 
-static void add_options(str *s, const job *j) {
+static bool add_options(str *s, const job *j, err *e) {
+    char digest[SHA256_HEX];
     const models_options *g = &j->graph_options;
     str_adds(s, "\"options\":{\"preset\":\"single\",");
     record_string(s, "precision", job_precision_name(j));
@@ -95,7 +96,12 @@ static void add_options(str *s, const job *j) {
         str_printf(s, "%" PRId64, j->o->group_size ? j->o->group_size : 32);
     else
         str_adds(s, "null");
-    str_printf(s, ",\"remove_fp16\":%s}", j->o->remove_fp16 ? "true" : "false");
+    str_printf(s, ",\"remove_fp16\":%s,", j->o->remove_fp16 ? "true" : "false");
+    bool plan = j->o->precision_plan;
+    if (plan && !sha256_file(j->o->precision_plan, digest, NULL, e)) return false;
+    record_string(s, "precision_plan_sha256", plan ? digest : NULL);
+    str_addc(s, '}');
+    return true;
 }
 
 /* How the head is computed: metadata of the package, which all variants have alike. */
@@ -111,7 +117,7 @@ static bool add_document(str *s, job *j, err *e) {
     str_printf(s, "\"signature\":\"%064d\",\"model\":{", 0);
     record_model(s, j);
     str_adds(s, "},");
-    add_options(s, j);
+    if (!add_options(s, j, e)) return false;
     str_addc(s, ',');
     record_string(s, "lm_head_strategy", head_strategy(j));
     str_adds(s, ",\"variants\":");

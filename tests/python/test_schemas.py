@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What millet convert writes follows docs/schema/*.schema.json, and these are strict: a document with a member more, a
+member less or a value of another kind does not."""
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+SOURCE = os.environ["MILLET_SOURCE"]
+MODELS = os.path.join(os.environ.get("MILLET_CASES", "../shared/cases"), "models")
+
+try:
+    from jsonschema import Draft202012Validator
+except ImportError:
+    print("skipped: no jsonschema (tools/setup test installs it)")
+    sys.exit(77)
+
+
+def validator(name):
+    with open(os.path.join(SOURCE, "docs", "schema", name + ".schema.json")) as f:
+        schema = json.load(f)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def convert(work, model, *options):
+    out = os.path.join(work, str(len(os.listdir(work))))
+    subprocess.run([os.environ["MILLET_BIN"], "convert", model, "-o", out, "-q", "--context", "64", *options], check=True,
+                   stderr=subprocess.DEVNULL)
+    return out
+
+
+def places(value, path=()):
+    """Every object of the document, by the path to it."""
+    if isinstance(value, dict):
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, path + (key,))
+
+
+def at(document, path):
+    for key in path:
+        document = document[key]
+    return document
+
+
+# Objects whose keys are data, or that others may extend.
+OPEN = {"skipped", "kept_fp32", "vanished", "gate"}
+
+
+def check_strict(schema, document):
+    """Each member of each object is needed and typed, and no other is allowed."""
+    tried = 0
+    for path in places(document):
+        if path and path[-1] in OPEN:
+            continue
+        for damage in ["more"] + list(at(document, path)):
+            bad = copy.deepcopy(document)
+            if damage == "more":
+                at(bad, path)["more"] = 1
+            else:
+                del at(bad, path)[damage]
+            assert not schema.is_valid(bad), f"valid with {damage} {'added' if damage == 'more' else 'taken away'} at {path}"
+            if damage != "more":
+                at(bad, path)[damage] = [{}]
+                assert not schema.is_valid(bad), f"valid with {damage} of another kind at {path}"
+            tried += 1
+    return tried
+
+
+def check(schema, path):
+    with open(path) as f:
+        document = json.load(f)
+    errors = [f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in schema.iter_errors(document)]
+    assert not errors, "\n".join([path] + errors[:5])
+    return document
+
+
+def main():
+    if not os.path.isdir(MODELS):
+        print(f"skipped: {MODELS} is not there (set MILLET_CASES)")
+        return 77
+    single = os.path.join(MODELS, "tiny-qwen3")
+    small = os.path.join(MODELS, "rand-qwen2")
+    kinds = [("conversion_manifest", (
+        (single, "--variants", "fp16,w8,w4"),
+        (single, "--variants", "fp16,lut6,w8b32", "--remove-fp16", "--vocab", "w8", "--top-k", "0"),
+        (small, "--variants", "lut4", "--precision", "float32"),
+    ))]
+    tried = documents = 0
+    with tempfile.TemporaryDirectory() as work:
+        for kind, conversions in kinds:
+            schema = validator(kind)
+            found = [check(schema, os.path.join(convert(work, *c), kind + ".json")) for c in conversions]
+            tried += check_strict(schema, found[0])
+            documents += len(found)
+    print(f"{documents} documents follow their schemas; {tried} damages are refused")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
