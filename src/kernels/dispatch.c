@@ -13,15 +13,33 @@ static bool always(void) {
     return true;
 }
 
+#ifdef __x86_64__
+
+/* Ice Lake and Zen 4 on. */
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
 /* In ascending order; each may use what the ones before it have. */
 static const isa table[] = {
     {"portable", always, kern_portable},
+#ifdef __x86_64__
+    {"avx512", has_avx512, kern_avx512},
+#endif
 };
 
 #define N_ISA (sizeof table / sizeof *table)
 
 const char *const *kern_isas(void) {
-    static const char *const name[N_ISA + 1] = {"portable"};
+    static const char *const name[N_ISA + 1] = {
+        "portable",
+#ifdef __x86_64__
+        "avx512",
+#endif
+    };
     return name;
 }
 
@@ -85,15 +103,16 @@ static bool palette_fits(const kern_weight *w) {
 }
 
 kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
-    (void)n;
     kern_kind kind = kern_kind_of(w);
     if (!t->linear[path][kind] || (path == KERN_INT16 && kind == KERN_W_PALETTE && !palette_fits(w)))
         path = KERN_EXACT;
     kern_form form = t->form[path][kind];
+    size_t columns = (size_t)(w->cols + 63) / 64 * 64;
     return (kern_choice){.run = t->linear[path][kind],
                          .prepare = t->prepare[form],
                          .form = form,
                          .path = path,
-                         .grain = 1,
+                         .scratch = n > 1 ? columns * t->scratch[path][kind] : 0,
+                         .grain = 4,
                          .isa = t->isa};
 }

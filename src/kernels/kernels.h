@@ -47,7 +47,7 @@ typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_INT8, KERN_PATHS } kern_p
 /* What a kernel wants to read as x. Linears with equal form and cols can share one prepared copy. */
 typedef enum {
     KERN_X_F32,     /* x itself, [n] rows, ldx apart */
-    KERN_X_WORDS,   /* int16 in order */
+    KERN_X_WORDS,   /* INT16: see x16.h; values in order */
     KERN_X_BYTES,   /* int16 as high and low bytes, 64 of each at a time */
     KERN_X_NIBBLES, /* as BYTES; of 128 elements the even ones, then the odd ones */
     KERN_X_BF16,
@@ -98,7 +98,8 @@ typedef struct {
     const char *isa;                                  /* of the last overlay: "portable", "avx2", ... */
     kern_linear_fn *linear[KERN_PATHS][KERN_W_KINDS]; /* NULL: the path has none for this kind */
     kern_form form[KERN_PATHS][KERN_W_KINDS];
-    kern_prepare_fn *prepare[KERN_X_FORMS]; /* NULL for KERN_X_F32 */
+    uint16_t scratch[KERN_PATHS][KERN_W_KINDS]; /* bytes a column (rounded up to 64 columns), when n > 1 */
+    kern_prepare_fn *prepare[KERN_X_FORMS];     /* NULL for KERN_X_F32 */
     kern_decode_fn *decode;
 } kern_table;
 

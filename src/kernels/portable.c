@@ -28,7 +28,7 @@ static void decode_scaled(const kern_weight *w, int64_t r, int64_t c, int64_t n,
     }
 }
 
-static void decode(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out) {
+void kern_decode(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out) {
     if (w->bits)
         decode_palette(w, r, c, n, out);
     else
@@ -45,7 +45,7 @@ static void exact_any(const kern_linear *job, int64_t lo, int64_t hi) {
             float f[ROWS][LANES] = {{0}}, part[256];
             for (int64_t c = 0; c < w->cols; c += 256) {
                 int64_t k = w->cols - c < 256 ? w->cols - c : 256;
-                decode(w, r, c, k, part);
+                kern_decode(w, r, c, k, part);
                 for (int64_t i = 0; i < n; i++) {
                     const float *xi = x + (i0 + i) * job->ldx + c;
                     int64_t j = 0;
@@ -90,26 +90,10 @@ static void prepare_words(void *dst, const float *x, int64_t ldx, int64_t cols, 
     }
 }
 
-/* A chunk of integer weights, zeros behind the end. */
-static void integers(const kern_weight *w, const int16_t *table, int64_t r, int64_t c, int64_t n,
-                     int16_t *q) {
-    uint8_t code[X16_CHUNK];
-    int64_t at = r * w->cols + c;
-    if (table) num_unpack(code, w->data, (size_t)at, (size_t)n, w->bits);
-    for (int64_t i = 0; i < X16_CHUNK; i++) {
-        if (i >= n)
-            q[i] = 0;
-        else if (table)
-            q[i] = table[code[i]];
-        else
-            q[i] = (int16_t)kern_at(w->data, w->type, at + i);
-    }
-}
-
 static void add_lanes(float f[LANES], const int16_t *w, const int16_t *x, float scale) {
     for (int l = 0; l < LANES; l++) {
-        int32_t s = 0;
-        for (int j = 4 * l; j < 4 * l + 4; j++) s += w[j] * x[j];
+        int32_t s = w[2 * l] * x[2 * l] + w[2 * l + 1] * x[2 * l + 1];
+        s += w[32 + 2 * l] * x[32 + 2 * l] + w[33 + 2 * l] * x[33 + 2 * l];
         f[l] += (float)s * scale;
     }
 }
@@ -127,8 +111,8 @@ static void int16_lanes(const kern_linear *job, int64_t lo, int64_t hi) {
             int64_t n = job->n - i0 < ROWS ? job->n - i0 : ROWS;
             float f[ROWS][LANES] = {{0}};
             for (int64_t c = 0; c < w->cols; c += X16_CHUNK) {
-                integers(w, w->bits ? table : NULL, r, c, w->cols - c < X16_CHUNK ? w->cols - c : X16_CHUNK,
-                         q);
+                x16_integers(w, w->bits ? table : NULL, r, c,
+                             w->cols - c < X16_CHUNK ? w->cols - c : X16_CHUNK, q);
                 for (int64_t i = 0; i < n; i++) {
                     x16_row x = x16_row_of(job, i0 + i);
                     add_lanes(f[i], q, x.value + c, x.scale[c / X16_BLOCK]);
@@ -148,7 +132,7 @@ static void int16_blocks(const kern_linear *job, int64_t lo, int64_t hi) {
             int64_t n = job->n - i0 < ROWS ? job->n - i0 : ROWS;
             float f[ROWS][LANES] = {{0}};
             for (int64_t b = 0; b < blocks; b++) {
-                integers(w, NULL, r, b * X16_BLOCK, X16_BLOCK, q);
+                x16_integers(w, NULL, r, b * X16_BLOCK, X16_BLOCK, q);
                 float scale = kern_half_at(w->scale, r * blocks + b);
                 for (int64_t i = 0; i < n; i++) {
                     x16_row x = x16_row_of(job, i0 + i);
@@ -162,7 +146,7 @@ static void int16_blocks(const kern_linear *job, int64_t lo, int64_t hi) {
 }
 
 void kern_portable(kern_table *t) {
-    *t = (kern_table){.isa = "portable", .decode = decode};
+    *t = (kern_table){.isa = "portable", .decode = kern_decode};
     for (int kind = 0; kind < KERN_W_KINDS; kind++) t->linear[KERN_EXACT][kind] = exact_any;
     t->prepare[KERN_X_WORDS] = prepare_words;
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = t->linear[KERN_INT16][KERN_W_PALETTE] = int16_lanes;

@@ -37,4 +37,7 @@ static inline const uint8_t *kern_codes(const kern_weight *w, int64_t r) {
 static inline const uint16_t *kern_table_of(const kern_weight *w, int64_t r) {
     return (const uint16_t *)w->table + (r / w->block_rows << w->bits);
 }
+
+/* kern_table.decode of plain C, for the ends of rows. */
+void kern_decode(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out);
 #endif

@@ -6,18 +6,18 @@
  * order of the form with K = cols rounded up to 512, zeros behind the end.
  *
  * Whole-row scales and palettes ("lanes"): weights are integers w, |w| <= 2^14. Of each chunk, lane l (0 ..
- * 15) takes the elements 4l .. 4l+3: |sum of 4 products| <= 4 * 2^14 * 32639 < 2^31. The lane's float adds
- * (float)sum * s, rounded twice, chunk by chunk; x16_tree() adds the lanes; the row's scale comes last.
+ * 15) takes the elements 2l, 2l+1, 32+2l, 33+2l: |sum of 4 products| <= 4 * 2^14 * 32639 < 2^31. The lane's
+ * float adds (float)sum * s, rounded twice, chunk by chunk; x16_tree() adds the lanes; the row's scale comes
+ * last.
  *
- * Scales per 32 elements ("blocks"): |w| <= 128, a block's sum is below 32 * 2^7 * 2^15 = 2^27. Block b adds
- * (float)sum * (weight scale * x scale) to the float of lane b % 16; x16_tree() adds the lanes.
+ * Scales per 32 elements ("blocks"): |w| <= 128, a block's sum is at most 32 * 2^7 * 2^15 = 2^27. Block b
+ * adds (float)sum * (weight scale * x scale) to the float of lane b % 16; x16_tree() adds the lanes.
  *
  * All float arithmetic is a single IEEE operation at a time, never contracted to FMA.
  */
 #ifndef KERNELS_X16_H
 #define KERNELS_X16_H
-#include "base/num.h"
-#include "kernels/kernels.h"
+#include "kernels/weight.h"
 
 #define X16_LIMIT 32639
 #define X16_CHUNK 64
@@ -72,27 +72,46 @@ static inline void kern_store(const kern_linear *job, int64_t i, int64_t row, fl
 }
 
 /* A palette's table in 15-bit fixed point: entry = round(value * 2^shift), the largest in [2^13, 2^14]; a
- * power of two loses nothing of the large entries. value = (float)entry * *scale. Tables of fewer than 64
- * entries are repeated up to 64, so that stray high bits of an index do no harm. n: 2^bits. Non-finite
- * entries give scale NaN. */
-static inline void x16_table(int16_t *q, float *scale, const uint16_t *half, int n) {
-    float v[256], m = 0;
-    for (int i = 0; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, half + i, 2);
-        v[i] = num_f16_f32(h);
-        float a = num_bits_f32(num_f32_bits(v[i]) & 0x7FFFFFFFu);
-        m = a > m || a != a ? a : m;
-    }
-    int exponent = (int)(num_f32_bits(m) >> 23) - 126; /* m = f * 2^exponent, 0.5 <= f < 1 */
-    float up = num_bits_f32((uint32_t)(14 - exponent + 127) << 23);
+ * power of two loses nothing of the large entries. value = (float)entry * *scale. Returns 2^shift, from the
+ * largest |value| as bits; 0 when all entries become 0: all are, or one is not finite (then *scale is NaN).
+ */
+static inline float x16_table_scale(uint32_t largest_bits, float *scale) {
+    int exponent = (int)(largest_bits >> 23) - 126; /* largest = f * 2^exponent, 0.5 <= f < 1 */
     *scale = num_bits_f32((uint32_t)(exponent - 14 + 127) << 23);
-    if (m == 0) up = 0, *scale = 0;
-    if (num_f32_bits(m) >= 0x7F800000u) up = 0, *scale = num_bits_f32(0x7FC00000u);
+    if (largest_bits == 0) *scale = 0;
+    if (largest_bits >= 0x7F800000u) *scale = num_bits_f32(0x7FC00000u);
+    bool some = largest_bits && largest_bits < 0x7F800000u;
+    return some ? num_bits_f32((uint32_t)(14 - exponent + 127) << 23) : 0;
+}
+
+/* n: 2^bits. Tables of fewer than 64 entries are repeated up to 64, so that stray high bits of an index do no
+ * harm.
+ */
+static inline void x16_table(int16_t *q, float *scale, const uint16_t *half, int n) {
+    uint32_t largest = 0;
     for (int i = 0; i < n; i++) {
-        float r = up == 0 ? 0 : (v[i] * up + 0x1.8p23f) - 0x1.8p23f;
-        q[i] = (int16_t)(int)r;
+        uint32_t a = num_f32_bits(kern_half_at(half, i)) & 0x7FFFFFFFu;
+        largest = a > largest ? a : largest;
     }
+    float up = x16_table_scale(largest, scale);
+    for (int i = 0; i < n; i++)
+        q[i] = up > 0 ? (int16_t)(int)((kern_half_at(half, i) * up + 0x1.8p23f) - 0x1.8p23f) : (int16_t)0;
     for (int i = n; i < 64; i++) q[i] = q[i - n];
+}
+
+/* Integer weights c .. c + n of row r, n <= 64, zeros behind them; table: of the row's palette, or NULL. */
+static inline void x16_integers(const kern_weight *w, const int16_t *table, int64_t r, int64_t c, int64_t n,
+                                int16_t q[X16_CHUNK]) {
+    uint8_t code[X16_CHUNK];
+    int64_t at = r * w->cols + c;
+    if (table) num_unpack(code, w->data, (size_t)at, (size_t)n, w->bits);
+    for (int64_t i = 0; i < X16_CHUNK; i++) {
+        if (i >= n)
+            q[i] = 0;
+        else if (table)
+            q[i] = table[code[i]];
+        else
+            q[i] = (int16_t)kern_at(w->data, w->type, at + i);
+    }
 }
 #endif
