@@ -203,9 +203,9 @@ MILLET_API void millet_stream_flush(millet_stream *s, const char **text, size_t 
 
 typedef struct millet_lm millet_lm;
 
-/* An artifact that can generate: a directory made by `millet convert`, or a .mlpackage with its table and
- * Tokenizer beside it. tokenizer_dir (may be NULL) overrides the place of the tokenizer. Without a tokenizer
- * only ids work. */
+/* An artifact that can generate: a directory made by `millet convert`, of one package or of several that run
+ * as one, or a .mlpackage with its table and Tokenizer beside it. tokenizer_dir (may be NULL) overrides the
+ * place of the tokenizer. Without a tokenizer only ids work. */
 MILLET_API millet_lm *millet_lm_open(const char *path, const char *tokenizer_dir, millet_error *error);
 MILLET_API void millet_lm_close(millet_lm *lm);
 /* NULL without a tokenizer; lives as long as lm. */

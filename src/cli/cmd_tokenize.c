@@ -81,9 +81,10 @@ static bool convert_lines(converter *c, bool decode, err *e) {
     return ok;
 }
 
-/* DIR itself, or the directory of that name in an artifact. */
+/* DIR itself, or the directory Tokenizer in an artifact or beside a package. */
 static tokenizer *load(arena *a, const char *dir, err *e) {
-    const char *inside = arena_printf(a, "%s/Tokenizer", dir);
+    bool package = file_exists(arena_printf(a, "%s/Manifest.json", dir));
+    const char *inside = arena_printf(a, "%s/%sTokenizer", dir, package ? "../" : "");
     bool here = file_exists(arena_printf(a, "%s/tokenizer.json", dir)) || !file_is_dir(inside);
     return tokenizer_load(here ? dir : inside, e);
 }

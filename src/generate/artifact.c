@@ -263,8 +263,12 @@ bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *
            err_set(e, ERR_IO, "%s: no tokenizer.json in it", tokenizer_dir);
 }
 
-static bool is_table_name(const char *name) {
-    return !strcmp(name, "embed_tokens.bin") || (strstr(name, "_embed_tokens.") && ends_with(name, ".bin"));
+static bool is_model_table(const char *name) {
+    return strstr(name, "_embed_tokens.") && ends_with(name, ".bin");
+}
+
+static bool is_table(const char *name) {
+    return !strcmp(name, "embed_tokens.bin") || is_model_table(name);
 }
 
 bool artifact_table(const artifact_paths *p, arena *a, const char **table, err *e) {
@@ -273,9 +277,9 @@ bool artifact_table(const artifact_paths *p, arena *a, const char **table, err *
         return file_exists(p->table) || err_set(e, ERR_IO, "%s: names the table %s, which is not there",
                                                 p->metadata, artifact_name(p->table));
     const char *above = arena_printf(a, "%s/..", p->dir);
-    names l = list(a, p->dir, is_table_name);
+    names l = list(a, p->dir, is_table);
     const char *dir = l.n ? p->dir : above;
-    if (!l.n) l = list(a, above, is_table_name);
+    if (!l.n) l = list(a, above, is_model_table);
     if (l.n > 1)
         return err_set(e, ERR_USAGE,
                        "%s: several embedding tables (%s), and no metadata.json tells which one belongs "

@@ -23,7 +23,7 @@ typedef struct {
  * breaks its rules. */
 bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *tokenizer_dir, err *e);
 /* The embedding table: p->table, else the only embed_tokens.bin or *_embed_tokens.*.bin in dir, else the only
- * one in the directory above. *table NULL: there is none. Several: ERR_USAGE names them. */
+ * *_embed_tokens.*.bin in the directory above. *table NULL: there is none. Several: ERR_USAGE names them. */
 bool artifact_table(const artifact_paths *p, arena *a, const char **table, err *e);
 /* The last part of a path. */
 const char *artifact_name(const char *path);
