@@ -1,7 +1,7 @@
 /* Where the parts of an artifact are. A path is a .mlpackage, or a directory with, in this order:
- *   metadata.json           its "packages", in order; in format 1: the file's "package", or model.mlpackage
+ *   metadata.json            its "packages", in order; in format 1: the file's "package", or model.mlpackage
  *   conversion_manifest.json the recommended variant that is there, else the first that is
- *   chunk_i_of_N.mlpackage  all N of them, and head_j_of_M.mlpackage behind
+ *   chunk_i_of_N.mlpackage   all N of them, and head_j_of_M.mlpackage behind
  *   model.mlpackage, or the only .mlpackage
  * Paths in these files are relative and stay inside the directory; the table alone may be "../NAME". */
 #ifndef GENERATE_ARTIFACT_H

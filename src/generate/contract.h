@@ -1,10 +1,14 @@
 /* Which input means what. An ordered set of packages (often one) that can generate is recognised by the
  * names, types and shapes of inputs, outputs and states; nothing else about it is assumed.
  *
- *   form    inputs                                              outputs                        states
- *   chunks  hidden fp16|fp32 [1,1,h], current_pos int32 [1]     logits [1,V]                   k_i
- * [1,Hkv,context,D], ... single  input_ids int32 [1,T], causal_mask [1,1,T,K]        logits [1,T,V], or
- * key_cache topk_values, topk_ids [1,T,k]  [L,1,Hkv,context,D], ...
+ *   form    inputs                                 outputs
+ *   chunks  hidden fp16|fp32 [1,1,h],              logits [1,V]
+ *           current_pos int32 [1]
+ *   single  input_ids int32 [1,T],                 logits [1,T,V], or
+ *           causal_mask [1,1,T,K]                  topk_values, topk_ids [1,T,k]
+ *
+ * States are what they are; the key caches among them bound the context: k_i [1,Hkv,context,D], k_cache_i or
+ * key_cache [..,context,D].
  *
  * hidden is one row of the host's embedding table; causal_mask is 0 where a token (row) sees a position
  * (column) and -65504 elsewhere, K counts the positions up to and with these T tokens.

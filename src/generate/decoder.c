@@ -121,7 +121,7 @@ static bool table_rows(decoder *d, const call *c, rt_tensor *hidden, err *e) {
     size_t h = (size_t)f->hidden, all = (size_t)d->fn->tokens * h;
     if (!have_room(&d->input, all, sizeof(float) + sizeof(uint16_t), e)) return false;
     float *row = d->input.p;
-    uint16_t *half = (uint16_t *)(row + all);
+    uint16_t *half = (void *)(row + all);
     memset(row, 0, all * sizeof *row);
     for (size_t t = 0; t < c->n; t++)
         if (!embedding_row(d->m->table, c->ids[t], row + t * h))
