@@ -48,6 +48,12 @@ void num_unpack(uint8_t *out, const uint8_t *in, size_t first, size_t n, unsigne
         return;
     }
     uint64_t bit = (uint64_t)first * bits;
+    if (bits == 4 && bit % 8 == 0) {
+        in += bit / 8;
+        for (size_t i = 0; i < n / 2; i++) out[2 * i] = in[i] & 15, out[2 * i + 1] = in[i] >> 4;
+        if (n % 2) out[n - 1] = in[n / 2] & 15;
+        return;
+    }
     for (size_t i = 0; i < n; i++, bit += bits) {
         const uint8_t *p = in + bit / 8;
         unsigned shift = bit % 8, v = p[0] >> shift;
@@ -62,7 +68,14 @@ void num_pack(uint8_t *out, const uint8_t *in, size_t n, unsigned bits) {
         return;
     }
     unsigned acc = 0, have = 0;
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; bits == 4 && i + 2 <= n; i += 2) *out++ = (uint8_t)((in[i] & 15) | in[i + 1] << 4);
+    for (; bits == 6 && i + 4 <= n; i += 4, out += 3) {
+        unsigned four =
+            (in[i] & 63u) | (in[i + 1] & 63u) << 6 | (in[i + 2] & 63u) << 12 | (in[i + 3] & 63u) << 18;
+        out[0] = (uint8_t)four, out[1] = (uint8_t)(four >> 8), out[2] = (uint8_t)(four >> 16);
+    }
+    for (; i < n; i++) {
         acc |= (unsigned)(in[i] & ((1u << bits) - 1)) << have;
         have += bits;
         while (have >= 8) {

@@ -21,7 +21,8 @@ struct quant_job {
     unsigned threads;
     arena *a; /* the program's */
     quant_result *result;
-    uint16_t *table;      /* LUT: [rows / group][2^bits] halves, made at the first fill */
+    uint16_t *table;      /* LUT: [rows / group][2^bits] halves, made as codes or tables are asked for */
+    uint64_t fitted;      /* how many of the tables are there, from the first on */
     quant_scales *scales; /* integers */
     double square, error; /* sums of the weights' and the errors' squares, kept by the filler of the codes */
 };

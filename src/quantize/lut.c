@@ -33,11 +33,10 @@ static void count_values(scratch *s, const uint16_t *h, size_t n) {
     s->count[0x8000] = 0;
 }
 
-/* The table of one group: centres as halves, ascending; unused entries repeat the last. */
-static void fit_table(scratch *s, const uint16_t *h, size_t n, unsigned bits, uint16_t *table) {
+/* The table of the counted group: centres as halves, ascending; unused entries repeat the last. */
+static void fit_table(scratch *s, unsigned bits, uint16_t *table) {
     size_t distinct = 0, k = (size_t)1 << bits;
     double centre[PALETTE_MAX], error;
-    count_values(s, h, n);
     for (unsigned i = 0; i < HALVES; i++) {
         uint16_t u = ascending(i);
         if (!s->count[u] || (u & 0x7C00) == 0x7C00)
@@ -61,10 +60,9 @@ static uint8_t nearest(const float *value, size_t k, float x) {
     return (uint8_t)lo;
 }
 
-/* Codes of a group, packed. */
+/* Codes of the counted group, packed. */
 static void encode(scratch *s, const uint16_t *h, size_t n, unsigned bits, const float *value, uint8_t *out) {
     size_t k = (size_t)1 << bits;
-    count_values(s, h, n);
     for (unsigned u = 0; u < HALVES; u++)
         if (s->count[u]) s->code[u] = nearest(value, k, num_f16_f32((uint16_t)u));
     s->code[0x8000] = s->code[0];
@@ -88,7 +86,7 @@ static void check(scratch *s, const uint16_t *h, size_t n, unsigned bits, const 
 typedef struct {
     quant_job *j;
     uint64_t first_group;
-    uint8_t *out; /* packed codes; NULL while tables are made */
+    uint8_t *out; /* packed codes; NULL while only tables are made */
     quant_sum *sum;
     scratch *s[PARALLEL_MAX];
     err error[PARALLEL_MAX];
@@ -97,28 +95,29 @@ typedef struct {
 static void group_step(void *ctx, size_t i, unsigned thread) {
     pass *p = ctx;
     quant_job *j = p->j;
-    size_t n = (size_t)(j->scheme.group * j->cols), k = (size_t)1 << j->scheme.bits;
+    unsigned bits = j->scheme.bits;
+    size_t n = (size_t)(j->scheme.group * j->cols), k = (size_t)1 << bits;
     scratch *s = p->s[thread];
     uint64_t g = p->first_group + i;
     const uint16_t *h = quant_source(j, g * n, n, s->halves, &p->error[thread]);
     if (!h) return;
-    if (!p->out) {
-        fit_table(s, h, n, j->scheme.bits, j->table + g * k);
-        return;
-    }
+    count_values(s, h, n);
+    if (g >= j->fitted) fit_table(s, bits, j->table + g * k);
+    if (!p->out) return;
     float value[PALETTE_MAX];
-    uint8_t *out = p->out + i * num_packed_size(n, j->scheme.bits);
+    uint8_t *out = p->out + i * num_packed_size(n, bits);
     num_f16_to_f32(value, j->table + g * k, k);
-    encode(s, h, n, j->scheme.bits, value, out);
-    check(s, h, n, j->scheme.bits, value, out, &p->sum[i]);
+    encode(s, h, n, bits, value, out);
+    check(s, h, n, bits, value, out, &p->sum[i]);
 }
 
 static bool run_pass(pass *p, size_t groups, err *e) {
     quant_job *j = p->j;
-    size_t n = (size_t)(j->scheme.group * j->cols);
+    size_t n = (size_t)(j->scheme.group * j->cols), k = (size_t)1 << j->scheme.bits;
     unsigned threads = j->threads ? j->threads : parallel_cores();
     if (threads > PARALLEL_MAX) threads = PARALLEL_MAX;
     bool ok = true;
+    if (!j->table) j->table = arena_array(j->a, (size_t)(j->rows / j->scheme.group) * k, sizeof *j->table);
     for (unsigned t = 0; t < threads; t++) {
         scratch *s = p->s[t] = mem_try(1, sizeof *s);
         if (s) s->work = palette_work_new(), s->halves = mem_try(n, 2), s->codes = mem_try(n, 1);
@@ -134,20 +133,17 @@ static bool run_pass(pass *p, size_t groups, err *e) {
         free(p->s[t]->codes);
         free(p->s[t]);
     }
+    uint64_t end = p->first_group + groups;
+    if (ok && p->first_group <= j->fitted && j->fitted < end) j->fitted = end;
     return ok;
 }
 
-static bool make_tables(quant_job *j, err *e) {
-    if (j->table) return true;
-    size_t groups = (size_t)(j->rows / j->scheme.group), k = (size_t)1 << j->scheme.bits;
-    j->table = arena_array(j->a, groups * k, sizeof *j->table);
-    pass p = {.j = j};
-    return run_pass(&p, groups, e);
-}
-
+/* Tables are made together with the codes, or before them when they are asked for first. */
 static bool fill_tables(const void *ctx, uint64_t first, uint64_t n, void *dst, err *e) {
     quant_job *j = (quant_job *)ctx;
-    if (!make_tables(j, e)) return false;
+    uint64_t groups = (uint64_t)(j->rows / j->scheme.group);
+    pass p = {.j = j, .first_group = j->fitted};
+    if (j->fitted < groups && !run_pass(&p, (size_t)(groups - j->fitted), e)) return false;
     memcpy(dst, j->table + first, (size_t)n * 2);
     return true;
 }
@@ -156,7 +152,6 @@ static bool fill_codes(const void *ctx, uint64_t first, uint64_t n, void *dst, e
     quant_job *j = (quant_job *)ctx;
     uint64_t size = (uint64_t)(j->scheme.group * j->cols);
     size_t groups = (size_t)(n / size);
-    if (!make_tables(j, e)) return false;
     pass p = {.j = j, .first_group = first / size, .out = dst, .sum = mem_try(groups, sizeof *p.sum)};
     bool ok =
         p.sum ? run_pass(&p, groups, e) : err_set(e, ERR_MEMORY, "no memory to compress %s", j->result->name);
