@@ -105,21 +105,27 @@ static ir_value *from_heads(graph *g, const char *name, ir_value *x, int64_t n, 
     return RESHAPE(g, name, x, 1, g->tokens, (int32_t)(n * d));
 }
 
-/* Where this call's keys and values go: [past, past + T) of every layer's state (chunks), or of this layer's
- * part of the stacked ones (single). */
+/* This layer's index in stacked states. */
+static int32_t slice_of(const graph *g) {
+    int32_t n = 0;
+    for (int64_t i = g->part.layer; i < g->layer; i++) n += !g->c->linear_layer[i];
+    return n;
+}
+
+/* Where this call's keys and values go: [past, past + T) of every layer's state, or of this layer's slice of
+ * the stacked ones. */
 static void cache_bounds(graph *g) {
     ir_builder *b = &g->b;
-    if (!single(g) && g->cache_begin) return;
+    if (!g->cache && g->cache_begin) return;
+    int32_t at = g->cache ? slice_of(g) : 0;
     ir_value *zero = B_INTS(b, 0), *one = B_INTS(b, 1), *n = B_INTS(b, (int32_t)g->c->kv_heads);
     ir_value *width = B_INTS(b, (int32_t)g->c->head_dim);
     ir_value *begin[5] = {zero, zero, zero, g->past, zero}, *end[5] = {one, one, n, g->end, width};
-    uint32_t skip = !single(g); /* no axis of layers */
-    if (single(g)) {
-        begin[0] = B_INTS(b, (int32_t)g->layer);
-        end[0] = B_INTS(b, (int32_t)g->layer + 1);
-    }
-    const char *begin_name = single(g) ? graph_name(g, "cache_begin") : "cache_begin";
-    const char *end_name = single(g) ? graph_name(g, "cache_end") : "cache_end";
+    uint32_t skip = !single(g); /* no axis of layers beside that of batches */
+    begin[skip] = B_INTS(b, at);
+    end[skip] = B_INTS(b, at + 1);
+    const char *begin_name = g->cache ? graph_name(g, "cache_begin") : "cache_begin";
+    const char *end_name = g->cache ? graph_name(g, "cache_end") : "cache_end";
     g->cache_begin = bounds(g, begin_name, begin + skip, 5 - skip);
     g->cache_end = bounds(g, end_name, end + skip, 5 - skip);
 }
@@ -129,26 +135,31 @@ static ir_value *append_own(graph *g, const char *name, ir_value *v) {
     int32_t heads = (int32_t)g->c->kv_heads, d = (int32_t)g->c->head_dim, context = (int32_t)g->o->context;
     const char *state = arena_printf(g->a, "%.1s_%lld", name, (long long)g->layer);
     state_pair s = state_declare(g, state, IR_TYPE(DT_FP16, 1, heads, context, d), g->split_all);
+    state_note(g, &s, false, 0);
     state_update(g, &s, v, g->cache_begin, g->cache_end);
     return RESHAPE(g, arena_printf(g->a, "all_%ss", name), state_read(g, &s, g->type.linear), 1, heads, 1,
                    context, d);
 }
 
-/* The states of all layers stacked, [L,1,G,context,D]: append at [layer, past), give this layer's first K. */
+/* The states of several layers stacked: append at this layer's slice and past, give the slice. Chunks:
+ * [n,G,context,D]; single: [L,1,G,context,D], and only its first K positions. */
 static ir_value *append_stacked(graph *g, const char *name, const state_pair *s, ir_value *v) {
     ir_builder *b = &g->b;
-    int32_t heads = (int32_t)g->c->kv_heads, d = (int32_t)g->c->head_dim, layer = (int32_t)g->layer;
+    int32_t heads = (int32_t)g->c->kv_heads, d = (int32_t)g->c->head_dim, at = slice_of(g);
+    int32_t context = (int32_t)g->o->context;
     const char *entry = graph_name(g, arena_printf(g->a, "%s_entry", name));
-    v = b_op(b, OP_expand_dims, entry, A_x, v, A_axes, B_INTS(b, 0), A_NONE);
+    state_note(g, s, false, at);
+    if (single(g)) v = b_op(b, OP_expand_dims, entry, A_x, v, A_axes, B_INTS(b, 0), A_NONE);
     state_update(g, s, v, g->cache_begin, g->cache_end);
-    ir_value *begin = B_INTS(b, layer, 0, 0, 0, 0);
-    ir_value *all = state_slice(g, s, begin, g->cache_end, g->type.linear);
-    return RESHAPE(g, arena_printf(g->a, "all_%ss", name), all, 1, heads, 1, -1, d);
+    ir_value *begin = single(g) ? B_INTS(b, at, 0, 0, 0, 0) : B_INTS(b, at, 0, 0, 0);
+    ir_value *end = single(g) ? g->cache_end : B_INTS(b, at + 1, heads, context, d);
+    ir_value *all = state_slice(g, s, begin, end, g->type.linear);
+    return RESHAPE(g, arena_printf(g->a, "all_%ss", name), all, 1, heads, 1, single(g) ? -1 : context, d);
 }
 
 static ir_value *append(graph *g, const char *name, ir_value *v) {
     v = cast(g, v, g->type.linear);
-    if (!single(g)) return append_own(g, name, v);
+    if (!g->cache) return append_own(g, name, v);
     return append_stacked(g, name, &g->cache[*name == 'v'], v);
 }
 

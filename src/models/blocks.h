@@ -26,20 +26,39 @@ typedef struct {
     int levels;
 } delta_triangle;
 
+/* The head's weight in pieces of MODELS_HEAD_ROWS rows, which a tied embedding shares. */
+typedef struct {
+    ir_value **part; /* of the function that is being built, from its first piece on; NULL: not made yet */
+    int64_t n_part;  /* of the whole head */
+    const st_tensor *tensor;
+    bool tied; /* it is the embedding */
+} head_weights;
+
+struct model_family;
+
 typedef struct graph {
     ir_builder b;
     arena *a;
     const checkpoint *ckpt;
     const ckpt_config *c;
     const models_options *o;
+    const struct model_family *family;
     models_graph *out;
+    models_part part; /* what out computes */
     precision_roles type;
     bool split_all;     /* float32: every state is two fp16 states, value and remainder */
     const char *prefix; /* of the checkpoint's tensor names: "model." */
     int64_t layer;      /* the layer that is being built; -1 outside of the layers */
     map *used;          /* tensors that are part of the program, by name */
     map *scanned;       /* tensors whose values have been looked at, by name; 1: they need fp32 */
-    size_t cap_note;
+    head_weights head;
+    models_note *note;
+    size_t n_note, cap_note;
+    bool noted; /* what is not used has its notes */
+    models_state *state; /* of the part */
+    size_t n_state, cap_state;
+    const st_tensor *embedding; /* chunks: behind the host table, whose rows are taken in input_dtype */
+    ir_dtype input_dtype;
     /* Functions share constants, so that each lies in the weight file once: */
     map *weights; /* of the checkpoint: index in weight */
     const ir_const **weight;
@@ -51,7 +70,7 @@ typedef struct graph {
     ir_value *mask;       /* added to the scores: [K] or [T,K] (chunks), [1,1,1,T,K] (single), stream dtype */
     ir_value *past, *end; /* int32 [1]: position of the first token of the call; past + T */
     ir_value *cache_begin, *cache_end; /* bounds of this call's keys and values in their states */
-    struct state_pair *cache;          /* single: the stacked keys and values */
+    struct state_pair *cache;          /* the stacked keys and values; NULL: a state for each layer */
     ir_value *valid;      /* prefill: int32 [1], how many tokens are real; the others stand behind them */
     ir_value *live;       /* with DeltaNet: [T,1] in core dtype, 1 for real tokens and 0 for others */
     ir_value *kept_begin; /* the same: where the columns begin that a convolution keeps */
@@ -103,6 +122,8 @@ typedef struct state_pair {
     ir_value *value, *rest; /* rest NULL: not split */
 } state_pair;
 state_pair state_declare(graph *g, const char *name, ir_type t, bool split);
+/* Tells the outside which slice of a state the layer has. */
+void state_note(graph *g, const state_pair *s, bool recurrent, int64_t slice);
 ir_value *state_read(graph *g, const state_pair *s, ir_dtype d);
 /* A part of it. Each half is sliced before they are joined: the sum of a whole cache would be made for every
  * layer. */
@@ -158,26 +179,26 @@ ir_value *delta_chunks(graph *g, ir_value *q, ir_value *k, ir_value *v, ir_value
 /* --- head.c
  * ------------------------------------------------------------------------------------------------------ */
 
-/* The head's weight in pieces of HEAD_ROWS rows, which a tied embedding shares. */
-enum { HEAD_ROWS = 32768 };
-typedef struct {
-    ir_value **part;
-    int64_t n_part;
-    const st_tensor *tensor;
-    bool tied; /* it is the embedding */
-} head_weights;
 /* Chooses the head: by configuration, verified by tensors. */
-bool head_choose(graph *g, head_weights *w);
+bool head_choose(graph *g);
 /* Rows of the embedding for int32 ids [1,T]: [1,T,h] in stream dtype. */
-ir_value *embed(graph *g, head_weights *w, ir_value *ids);
-/* Marks the outputs: logits, or the best k with their ids. x: normalised, [1,T,h] or [1,h]. */
-void head_logits(graph *g, head_weights *w, ir_value *x);
-void head_top_k(graph *g, head_weights *w, ir_value *x, int64_t k);
+ir_value *embed(graph *g, ir_value *ids);
+/* Marks the outputs: logits of the part's pieces, or the best k with their ids. x: normalised, [1,T,h] or
+ * [1,h]. */
+void head_logits(graph *g, ir_value *x);
+void head_top_k(graph *g, ir_value *x, int64_t k);
+
+/* --- forms.c
+ * ----------------------------------------------------------------------------------------------------- */
+
+/* The body of the current function, in the form of each preset. */
+void build_chunk(graph *g);
+void build_single(graph *g);
 
 /* --- families
  * ------------------------------------------------------------------------------------------------------ */
 
-typedef struct {
+typedef struct model_family {
     ckpt_family config;
     const char *no_single; /* why preset single is not offered; NULL: it is, and is the default */
     weight_fold final_norm;

@@ -8,10 +8,8 @@ const char *graph_name(graph *g, const char *name) {
 }
 
 void graph_note(graph *g, models_note_kind kind, const char *tensor, uint64_t count, const char *what) {
-    models_graph *m = g->out;
-    models_note *note = arena_grow(g->a, m->note, m->n_note, &g->cap_note, m->n_note + 1, sizeof *note);
-    note[m->n_note++] = (models_note){kind, arena_str(g->a, tensor), arena_str(g->a, what), count};
-    m->note = note;
+    g->note = arena_grow(g->a, g->note, g->n_note, &g->cap_note, g->n_note + 1, sizeof *g->note);
+    g->note[g->n_note++] = (models_note){kind, arena_str(g->a, tensor), arena_str(g->a, what), count};
 }
 
 ir_value *unary(graph *g, ir_opcode code, const char *name, ir_value *x) {
@@ -166,6 +164,13 @@ state_pair state_declare(graph *g, const char *name, ir_type t, bool split) {
     state_pair s = {.name = name, .value = b_state(&g->b, name, t)};
     if (split) s.rest = b_state(&g->b, arena_printf(g->a, "%s_lo", name), t);
     return s;
+}
+
+void state_note(graph *g, const state_pair *s, bool recurrent, int64_t slice) {
+    if (g->out->program->n_func > 1) return; /* all functions have the same states */
+    g->state = arena_grow(g->a, g->state, g->n_state, &g->cap_state, g->n_state + 1, sizeof *g->state);
+    g->state[g->n_state++] =
+        (models_state){g->layer, s->name, s->rest ? s->rest->name : NULL, recurrent, slice};
 }
 
 static ir_value *read(graph *g, const char *name, ir_value *state) {

@@ -1,8 +1,9 @@
 #include "models/blocks.h"
 #include <string.h>
 
-bool head_choose(graph *g, head_weights *w) {
+bool head_choose(graph *g) {
     const ckpt_config *c = g->c;
+    head_weights *w = &g->head;
     const char *embedding = arena_printf(g->a, "%sembed_tokens.weight", g->prefix);
     const st_tensor *table = graph_tensor(g, "embed_tokens.weight", 2, (int64_t[]){c->vocab, c->hidden});
     const st_tensor *own = checkpoint_find(g->ckpt, "lm_head.weight");
@@ -23,6 +24,7 @@ bool head_choose(graph *g, head_weights *w) {
                    "text_config and the top level disagree about tie_word_embeddings: text_config counts");
     w->tied = c->tie_embeddings && (!own || weight_equal(own, table));
     w->tensor = w->tied ? table : own;
+    w->n_part = (c->vocab + MODELS_HEAD_ROWS - 1) / MODELS_HEAD_ROWS;
     if (c->tie_embeddings && !w->tied)
         graph_note(g, NOTE_WARNING, "lm_head.weight", 1,
                    arena_printf(g->a,
@@ -31,19 +33,24 @@ bool head_choose(graph *g, head_weights *w) {
     return true;
 }
 
-/* The constants of the head, once. */
-static void make_parts(graph *g, head_weights *w) {
+static int64_t pieces(const graph *g) {
+    return g->part.end_piece - g->part.piece;
+}
+
+/* The constants of the part's pieces, once. */
+static void make_parts(graph *g) {
     const ckpt_config *c = g->c;
+    head_weights *w = &g->head;
     if (w->part) return;
     ir_dtype d = graph_weight_dtype(g, w->tensor, FOLD_NONE, g->type.weight);
-    w->n_part = (c->vocab + HEAD_ROWS - 1) / HEAD_ROWS;
-    w->part = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
-    for (int64_t i = 0; i < w->n_part; i++) {
-        int64_t first = i * HEAD_ROWS, rows = c->vocab - first < HEAD_ROWS ? c->vocab - first : HEAD_ROWS;
+    w->part = ARENA_ARRAY(g->a, ir_value *, (size_t)pieces(g));
+    for (int64_t i = g->part.piece; i < g->part.end_piece; i++) {
+        int64_t first = i * MODELS_HEAD_ROWS,
+                rows = c->vocab - first < MODELS_HEAD_ROWS ? c->vocab - first : MODELS_HEAD_ROWS;
         const char *name =
             w->n_part == 1 ? "lm_head_weight" : arena_printf(g->a, "lm_head_weight_%lld", (long long)i);
-        w->part[i] =
-            b_const(&g->b, name, graph_const(g, w->tensor, FOLD_NONE, first, IR_TYPE(d, rows, c->hidden)));
+        const ir_const *k = graph_const(g, w->tensor, FOLD_NONE, first, IR_TYPE(d, rows, c->hidden));
+        w->part[i - g->part.piece] = b_const(&g->b, name, k);
     }
 }
 
@@ -53,11 +60,12 @@ static ir_value *gather_rows(graph *g, const char *name, ir_value *table, ir_val
 
 /* A tied table lies in the weight file once, in the head's pieces: each row is taken from the piece that has
  * it. */
-static ir_value *embed_tied(graph *g, const head_weights *w, ir_value *ids) {
+static ir_value *embed_tied(graph *g, ir_value *ids) {
+    const head_weights *w = &g->head;
     ir_builder *b = &g->b;
     ir_value *x = NULL;
     for (int64_t i = 0; i < w->n_part; i++) {
-        int32_t first = (int32_t)(i * HEAD_ROWS), rows = (int32_t)b_type(b, w->part[i]).dim[0];
+        int32_t first = (int32_t)(i * MODELS_HEAD_ROWS), rows = (int32_t)b_type(b, w->part[i]).dim[0];
         ir_value *local = i ? binary(g, OP_sub, "embed_local_id", ids, b_i32(b, first)) : ids;
         local = binary(g, OP_minimum, "embed_below_end", local, b_i32(b, rows - 1));
         local = binary(g, OP_maximum, "embed_row", local, b_i32(b, 0));
@@ -73,12 +81,13 @@ static ir_value *embed_tied(graph *g, const head_weights *w, ir_value *ids) {
     return x;
 }
 
-ir_value *embed(graph *g, head_weights *w, ir_value *ids) {
+ir_value *embed(graph *g, ir_value *ids) {
     const ckpt_config *c = g->c;
+    const head_weights *w = &g->head;
     ir_value *x;
     if (w->tied) {
-        make_parts(g, w);
-        x = w->n_part == 1 ? gather_rows(g, "embedding", w->part[0], ids) : embed_tied(g, w, ids);
+        make_parts(g);
+        x = w->n_part == 1 ? gather_rows(g, "embedding", w->part[0], ids) : embed_tied(g, ids);
     } else {
         x = gather_rows(g, "embedding",
                         PARAMETER(g, "embed_tokens.weight", FOLD_NONE, g->type.weight, c->vocab, c->hidden),
@@ -87,13 +96,14 @@ ir_value *embed(graph *g, head_weights *w, ir_value *ids) {
     return cast(g, x, g->type.stream);
 }
 
-/* fp32 logits of piece i. */
-static ir_value *piece(graph *g, const head_weights *w, int64_t i, ir_value *x, const char *name) {
-    ir_dtype d = b_type(&g->b, w->part[i]).dtype;
+/* fp32 logits of the part's piece i. */
+static ir_value *piece(graph *g, int64_t i, ir_value *x, const char *name) {
+    ir_value *weight = g->head.part[i];
+    ir_dtype d = b_type(&g->b, weight).dtype;
     if (d == DT_FP32) x = cast(g, x, d);
     bool wide = b_type(&g->b, x).dtype == DT_FP32;
     ir_value *y = b_op(&g->b, OP_linear, wide ? name : arena_printf(g->a, "%s_fp16", name), A_x, x, A_weight,
-                       w->part[i], A_NONE);
+                       weight, A_NONE);
     return wide ? y : cast_named(g, name, y, DT_FP32);
 }
 
@@ -102,12 +112,12 @@ static ir_value *join(graph *g, const char *name, ir_value *const *v, int64_t n)
                  b_bool(&g->b, false), A_NONE);
 }
 
-void head_logits(graph *g, head_weights *w, ir_value *x) {
-    make_parts(g, w);
-    ir_value **y = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
-    for (int64_t i = 0; i < w->n_part; i++)
-        y[i] = piece(g, w, i, x, w->n_part == 1 ? "logits" : "logits_part");
-    b_output(&g->b, w->n_part == 1 ? y[0] : join(g, "logits", y, w->n_part));
+void head_logits(graph *g, ir_value *x) {
+    int64_t n = pieces(g);
+    make_parts(g);
+    ir_value **y = ARENA_ARRAY(g->a, ir_value *, (size_t)n);
+    for (int64_t i = 0; i < n; i++) y[i] = piece(g, i, x, n == 1 ? "logits" : "logits_part");
+    b_output(&g->b, n == 1 ? y[0] : join(g, "logits", y, n));
 }
 
 static void top_k(graph *g, const char *name, ir_value *x, int64_t k, ir_value **out) {
@@ -115,18 +125,19 @@ static void top_k(graph *g, const char *name, ir_value *x, int64_t k, ir_value *
                A_ascending, b_bool(&g->b, false), A_NONE);
 }
 
-void head_top_k(graph *g, head_weights *w, ir_value *x, int64_t k) {
-    make_parts(g, w);
+void head_top_k(graph *g, ir_value *x, int64_t k) {
+    const head_weights *w = &g->head;
+    make_parts(g);
     if (k > g->c->vocab) k = g->c->vocab;
     ir_value **values = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
     ir_value **ids = ARENA_ARRAY(g->a, ir_value *, (size_t)w->n_part);
     for (int64_t i = 0; i < w->n_part; i++) {
         int64_t rows = b_type(&g->b, w->part[i]).dim[0];
         ir_value *best[2];
-        top_k(g, "part_best", piece(g, w, i, x, "logits_part"), k < rows ? k : rows, best);
+        top_k(g, "part_best", piece(g, i, x, "logits_part"), k < rows ? k : rows, best);
         values[i] = best[0];
         ids[i] =
-            binary(g, OP_add, "part_ids", cast(g, best[1], DT_FP32), b_f32(&g->b, (float)(i * HEAD_ROWS)));
+            binary(g, OP_add, "part_ids", cast(g, best[1], DT_FP32), b_f32(&g->b, (float)(i * MODELS_HEAD_ROWS)));
     }
     ir_value *best[2];
     top_k(g, "best", join(g, "all_best", values, w->n_part), k, best);

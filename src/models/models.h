@@ -1,4 +1,4 @@
-/* From a checkpoint to the program that computes it. A family is known here only: one file a family over
+/* From a checkpoint to the programs that compute it. A family is known here only: one file a family over
  * shared blocks. */
 #ifndef MODELS_MODELS_H
 #define MODELS_MODELS_H
@@ -14,6 +14,7 @@ typedef struct {
     bool fp16_weights; /* matrices in fp16 also in float32: what compressed weights decode to */
     bool split_state;  /* recurrent state as value + remainder (always on in float32, where every state is
                           split) */
+    bool stacked_kv;   /* chunks: keys and values of a part's layers in one state each; else a state a layer */
     int64_t context;   /* static KV cache length (chunks), upper bound of K (single) */
     int64_t top_k;     /* single: 0 = logits */
     const int64_t
@@ -48,23 +49,60 @@ typedef struct {
     uint64_t count;
 } models_note;
 
+/* Which of a model's layers and head pieces a program computes. Pieces are rows of the head's weight, at most
+ * MODELS_HEAD_ROWS each; models_head_pieces() counts them.
+ *
+ * Preset chunks, programs in order: the first takes a row of the embedding table, the others the fp32 hidden
+ * state of the one before; all but the last give hidden_out fp32 [1,T,h], the last logits of the last valid
+ * token. With row set the head is in programs of its own, a range of pieces each: the last program with
+ * layers gives hidden_out [1,1,h] of the last valid token, the head's take it and give logits of their rows.
+ * Preset single: everything. */
+typedef struct {
+    int64_t layer, end_layer; /* may be empty: the head alone */
+    int64_t piece, end_piece; /* empty: no head */
+    bool row;
+} models_part;
+
+enum { MODELS_HEAD_ROWS = 32768 };
+
+/* A layer's place in a state of the program. */
+typedef struct {
+    int64_t layer;
+    const char *name, *rest; /* rest: the state with what rounding took away; NULL: not split */
+    bool recurrent;          /* DeltaNet memory or convolution history; else keys or values */
+    int64_t slice;           /* index on the state's first axis */
+} models_state;
+
 typedef struct {
     ir_program *program; /* function "main", or several that share their constants; constants are borrowed
                             from the checkpoint or fill jobs over it */
     const models_range *range;
     size_t n_range;
-    const models_note *note;
+    const models_state *state; /* by layer */
+    size_t n_state;
+    const models_note *note; /* models_build() only: models_notes() */
     size_t n_note;
     const char *const *user; /* metadata pairs: key, value, key, value, ... */
     size_t n_user;
     const st_tensor *embedding; /* chunks: the tensor behind the host table; NULL for single */
-    const char *input_dtype;    /* chunks: dtype of the hidden input, "fp16" or "fp32" */
+    const char *input_dtype;    /* chunks: dtype that a row of it is taken in, "fp16" or "fp32" */
 } models_graph;
 
 /* The families that can be built, for checkpoint_open(); NULL-terminated. */
 const ckpt_family *const *models_families(void);
 bool models_has_preset(const ckpt_config *c, models_preset preset, const char **why_not);
 models_preset models_default_preset(const ckpt_config *c);
-/* Builds the graph in a. The checkpoint must stay open until the program has been written. */
+/* Builds the whole model in a. The checkpoint must stay open until the program has been written. */
 bool models_build(models_graph *g, arena *a, const checkpoint *c, const models_options *o, err *e);
+
+/* The same in parts. What has been learnt about tensors is kept: their values are looked at once, whatever
+ * number of parts they are used in, and parts share their constants. Everything lives in a, o too. */
+typedef struct graph models_work;
+models_work *models_begin(arena *a, const checkpoint *c, const models_options *o, err *e);
+int64_t models_head_pieces(const models_work *w);
+models_part models_whole(const models_work *w);
+/* decode_only: the first function alone, to measure a part: further ones add no constants. */
+bool models_build_part(models_work *w, const models_part *part, bool decode_only, models_graph *g, err *e);
+/* What became of the checkpoint's tensors, once all of the model has been built. */
+const models_note *models_notes(models_work *w, size_t *n);
 #endif
