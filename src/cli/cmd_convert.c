@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define MIB 1048576.0
+
 /* Progress on stderr: one line that is rewritten on a terminal, a line a second elsewhere. */
 typedef struct {
     bool shown, terminal;
@@ -26,11 +28,11 @@ static bool on_progress(void *ctx, const char *tensor, uint64_t done, uint64_t t
     fputs(p->terminal ? "\r" : "", stderr);
     if (total) {
         double rate = spent > 0 ? (double)done / spent : 0;
-        fprintf(stderr, "%3.0f %%  %.0f of %.0f MB  %llu of %llu tensors",
-                100.0 * (double)done / (double)total, (double)done / 1e6, (double)total / 1e6,
+        fprintf(stderr, "%3.0f %%  %.0f of %.0f MiB  %llu of %llu tensors",
+                100.0 * (double)done / (double)total, (double)done / MIB, (double)total / MIB,
                 (unsigned long long)tensors_done, (unsigned long long)tensors);
         if (spent > 1 && done > total / 100)
-            fprintf(stderr, "  %.0f MB/s  %.0f s left", rate / 1e6, (double)(total - done) / rate);
+            fprintf(stderr, "  %.0f MiB/s  %.0f s left", rate / MIB, (double)(total - done) / rate);
     } else {
         fputs("looking at weights", stderr);
     }
@@ -62,9 +64,37 @@ static void print_cost(double seconds) {
                (double)u.ru_maxrss / 1024);
 }
 
+/* "2147483648", "2GiB", "512M": a whole number from 1, of bytes or with a unit. M and G are MiB and GiB. */
+static bool read_size(const char *s, uint64_t *bytes) {
+    static const struct {
+        const char *unit;
+        int shift;
+    } units[] = {{"", 0}, {"M", 20}, {"MiB", 20}, {"G", 30}, {"GiB", 30}};
+    size_t digits = strspn(s, "0123456789");
+    char number[32];
+    int64_t n;
+    if (!digits || digits >= sizeof number) return false;
+    memcpy(number, s, digits);
+    number[digits] = 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(s + digits, units[i].unit)) continue;
+        if (!str_to_int64(number, &n) || n < 1 || n > INT64_MAX >> units[i].shift) return false;
+        *bytes = (uint64_t)n << units[i].shift;
+        return true;
+    }
+    return false;
+}
+
 int cmd_convert(const cli_args *a) {
-    const char *out = cli_text(a, "output");
-    if (!out) return cli_usage(a, "give the directory to write with -o OUT");
+    const char *out = cli_text(a, "output"), *into = cli_text(a, "into"),
+               *size = cli_text(a, "max-file-size");
+    uint64_t max_file_size = 0;
+    if (!out == !into)
+        return cli_usage(a, "give the directory to write with -o OUT, or one to write into with --into DIR");
+    if (size && !read_size(size, &max_file_size))
+        return cli_usage(
+            a, "--max-file-size must be a whole number from 1, of bytes or with MiB, GiB, M or G, not '%s'",
+            size);
     bool quiet = cli_flag(a, "quiet");
     double start = clock_seconds();
     progress p = {.start = start, .terminal = isatty(STDERR_FILENO)};
@@ -73,9 +103,13 @@ int cmd_convert(const cli_args *a) {
         .preset = cli_text(a, "preset"),
         .precision = cli_text(a, "precision"),
         .state = cli_text(a, "state"),
-        .context = cli_int(a, "context"),
-        .top_k = cli_int(a, "top-k"),
+        .context = cli_given(a, "context") ? cli_int(a, "context") : 0,
+        .top_k = cli_given(a, "top-k") ? cli_int(a, "top-k") : -1,
         .prefill = cli_text(a, "prefill"),
+        .chunks = cli_text(a, "chunks"),
+        .kv = cli_text(a, "kv"),
+        .table = cli_text(a, "table"),
+        .max_file_size = max_file_size,
         .quantize = cli_text(a, "quantize"),
         .vocab = cli_text(a, "vocab"),
         .recipe = cli_text(a, "recipe"),
@@ -85,6 +119,8 @@ int cmd_convert(const cli_args *a) {
         .remove_fp16 = cli_flag(a, "remove-fp16"),
         .source_dtype = cli_text(a, "source-dtype"),
         .precision_plan = cli_text(a, "precision-plan"),
+        .into = into != NULL,
+        .share_weights = cli_text(a, "share-weights"),
         .overwrite = cli_flag(a, "overwrite"),
         .progress = on_progress,
         .ctx = &p,
@@ -92,7 +128,7 @@ int cmd_convert(const cli_args *a) {
     err e = {0};
     str summary = {0};
     cli_catch_interrupts();
-    bool ok = convert_checkpoint(cli_arg(a, "CHECKPOINT"), out, &o, &summary, &e);
+    bool ok = convert_checkpoint(cli_arg(a, "CHECKPOINT"), out ? out : into, &o, &summary, &e);
     if (p.shown && p.terminal) fputs("\r\033[K", stderr);
     if (ok) print_summary(str_get(&summary), quiet);
     if (ok && !quiet) print_cost(clock_seconds() - start);

@@ -31,10 +31,6 @@ const char *manifest_recommended(const json *variants, const char *vocab) {
 
 /* --- writing --- */
 
-static const char *staged(const job *j, const char *name) {
-    return arena_printf(j->a, "%s/%s", stage_path(j->st), name);
-}
-
 /* What was written can be opened and keeps every rule. */
 static bool verify_package(const char *path, err *e) {
     coreml_package *p = coreml_open(path, e);
@@ -46,7 +42,7 @@ static bool verify_package(const char *path, err *e) {
 static bool add_variant(str *s, const job_variant *v, err *e) {
     const job *j = v->j;
     listing l;
-    if (!verify_package(staged(j, v->package), e) ||
+    if (!verify_package(job_staged(j, v->package), e) ||
         !listing_make(&l, j->a, stage_path(j->st), v->package, e))
         return false;
     str_addc(s, '{');
@@ -71,7 +67,7 @@ static bool add_variants(str *s, const job *j, err *e) {
     }
     str_addc(s, ']');
     for (size_t i = 0; i < j->n_variant; i++) /* all are complete */
-        if (j->variant[i].removed && !file_remove_tree(staged(j, j->variant[i].package), e)) return false;
+        if (j->variant[i].removed && !file_remove_tree(job_staged(j, j->variant[i].package), e)) return false;
     return true;
 }
 
@@ -106,7 +102,7 @@ static bool add_options(str *s, const job *j, err *e) {
 
 /* How the head is computed: metadata of the package, which all variants have alike. */
 static const char *head_strategy(const job *j) {
-    const models_graph *g = &j->variant[0].j->g;
+    const models_graph *g = &j->variant[0].j->package[0].g;
     for (size_t i = 0; i + 1 < g->n_user; i += 2)
         if (!strcmp(g->user[i], "lm_head_strategy")) return g->user[i + 1];
     return NULL;
@@ -139,7 +135,7 @@ static bool add_document(str *s, job *j, err *e) {
 bool job_write_manifest(job *j, err *e) {
     str s = {0};
     bool ok = add_document(&s, j, e) && signature_seal(&s, j->c, signature_manifest_keys, e) &&
-              file_write(staged(j, MANIFEST_NAME), s.s, s.len, e);
+              file_write(job_staged(j, MANIFEST_NAME), s.s, s.len, e);
     str_free(&s);
     return ok;
 }

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "base/file.h"
+#include "base/json.h"
 #include "convert/job.h"
 #include <dirent.h>
 #include <limits.h>
@@ -55,40 +56,78 @@ static bool is_empty_dir(const char *path) {
     return empty;
 }
 
+/* Whether a conversion made what is in path: its metadata say so, or (before those existed) its package's
+ * name. */
+static bool is_artifact(job *j, const char *path) {
+    static const char *const names[] = {METADATA_NAME, MANIFEST_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        err ignored = {0};
+        const char *file = arena_printf(j->a, "%s/%s", path, names[i]);
+        const json *m = file_exists(file) ? json_object_file(j->a, file, &ignored) : NULL;
+        if (!strcmp(json_str(m, "format", ""), "millet")) return true;
+    }
+    return file_exists(arena_printf(j->a, "%s/%s", path, PACKAGE_NAME));
+}
+
 /* --overwrite replaces what a conversion made, never a directory of other things. */
 static bool check_existing(job *j, err *e) {
     if (!file_exists(j->out)) return true;
     if (!file_is_dir(j->out)) return err_set(e, ERR_USAGE, "%s: exists and is not a directory", j->out);
     if (!j->o->overwrite) return err_set(e, ERR_USAGE, "%s: exists; --overwrite replaces it", j->out);
-    if (is_empty_dir(j->out) || file_exists(arena_printf(j->a, "%s/%s", j->out, PACKAGE_NAME)) ||
-        file_exists(arena_printf(j->a, "%s/%s", j->out, MANIFEST_NAME)))
-        return true;
+    if (is_empty_dir(j->out) || is_artifact(j, j->out)) return true;
     return err_set(e, ERR_USAGE, "%s: holds other things than a converted model; it is not overwritten",
                    j->out);
 }
 
-bool job_check_places(job *j, const char *dir, const char *out, err *e) {
-    if (!*dir || !*out)
-        return err_set(e, ERR_USAGE, "the %s is an empty name", *dir ? "output directory" : "checkpoint");
+static bool check_checkpoint(job *j, const char *dir, err *e) {
     j->dir = without_slashes(j->a, dir);
-    j->out = without_slashes(j->a, out);
+    if (!*dir) return err_set(e, ERR_USAGE, "the checkpoint is an empty name");
     if (!file_exists(dir)) return err_set(e, ERR_IO, "%s: no such checkpoint directory", dir);
     if (!file_is_dir(dir))
         return err_set(e, ERR_USAGE,
                        "%s: is a file; give the checkpoint's directory (config.json, *.safetensors)", dir);
-    if (ends_with(j->out, ".mlpackage"))
-        return err_set(e, ERR_USAGE,
-                       "%s: the output is a directory that will hold %s; leave out \".mlpackage\"", out,
-                       PACKAGE_NAME);
-    const char *real_dir = j->real_dir = real(j->a, j->dir), *real_out = real(j->a, j->out);
+    j->real_dir = real(j->a, j->dir);
+    return true;
+}
+
+static bool check_output(job *j, err *e) {
+    const char *real_dir = j->real_dir, *real_out = real(j->a, j->out);
     if (is_within(real_out, real_dir))
-        return err_set(e, ERR_USAGE, "%s: lies in the checkpoint %s; choose another place", out, dir);
+        return err_set(e, ERR_USAGE, "%s: lies in the checkpoint %s; choose another place", j->out, j->dir);
     if (file_exists(j->out) && is_within(real_dir, real_out))
-        return err_set(e, ERR_USAGE, "%s: holds the checkpoint %s; choose another place", out, dir);
+        return err_set(e, ERR_USAGE, "%s: holds the checkpoint %s; choose another place", j->out, j->dir);
     return check_existing(j, e);
 }
 
-bool job_make_parent(job *j, err *e) {
+bool job_check_places(job *j, const char *dir, const char *out, err *e) {
+    if (!*out) return err_set(e, ERR_USAGE, "the output directory is an empty name");
+    if (!check_checkpoint(j, dir, e)) return false;
+    const char *place = without_slashes(j->a, out), *share = j->o->share_weights;
+    if (ends_with(place, ".mlpackage"))
+        return err_set(e, ERR_USAGE,
+                       "%s: the output is a directory that will hold packages; leave out \".mlpackage\"",
+                       out);
+    if (share && !file_is_dir(share))
+        return err_set(e, ERR_USAGE, "%s: no such directory of artifacts to share weights with", share);
+    if (!j->o->into) {
+        j->out = place;
+        return check_output(j, e);
+    }
+    j->into = place;
+    if (file_exists(place) && !file_is_dir(place))
+        return err_set(e, ERR_USAGE, "%s: exists and is not a directory", place);
+    return !is_within(real(j->a, place), j->real_dir) ||
+           err_set(e, ERR_USAGE, "%s: lies in the checkpoint %s; choose another place", out, dir);
+}
+
+bool job_name_output(job *j, err *e) {
+    j->out = arena_printf(j->a, "%s/%s", j->into, job_artifact_name(j));
+    return check_output(j, e);
+}
+
+bool job_begin_output(job *j, err *e) {
     const char *up = parent_of(j->a, j->out);
-    return file_is_dir(up) || file_make_dirs(up, e);
+    if (!file_is_dir(up) && !file_make_dirs(up, e)) return false;
+    j->st = stage_begin(j->out, j->o->overwrite, e);
+    return j->st != NULL;
 }

@@ -39,7 +39,7 @@ static const char *revision(const job *j) {
 
 void record_model(str *s, const job *j) {
     const ckpt_config *c = checkpoint_config(j->c);
-    record_string(s, "name", c->name);
+    record_string(s, "name", j->model_name);
     str_addc(s, ',');
     record_string(s, "family", c->family->name);
     str_addc(s, ',');

@@ -28,6 +28,8 @@ bool job_read_variants(job *j, err *e) {
     if (j->o->quantize) return err_set(e, ERR_USAGE, "variants name the schemes: leave out quantize");
     if (j->o->recipe) return err_set(e, ERR_USAGE, "a recipe is for one package, not for variants");
     if (j->o->report) return err_set(e, ERR_USAGE, "a report is for one package, not for variants");
+    if (j->o->into || j->o->share_weights)
+        return err_set(e, ERR_USAGE, "variants go to a directory that is named, and share no weights");
     map *seen = map_new(j->a, 8);
     size_t cap = 0;
     bool fp16 = false;
@@ -52,8 +54,7 @@ bool job_read_variants(job *j, err *e) {
 
 /* "Name-TopK64-W8.mlpackage". */
 static const char *package_name(const job *j, const job_variant *v) {
-    const char *slash = strrchr(j->real_dir, '/');
-    const char *model = job_printable(j->a, slash ? slash + 1 : j->real_dir, '-');
+    const char *model = job_printable(j->a, j->model_name, '-');
     int64_t k = j->graph_options.top_k;
     const char *head = k ? arena_printf(j->a, "TopK%lld", (long long)k) : "Logits";
     return arena_printf(j->a, "%s-%s-%s.mlpackage", model, head, v->name);
@@ -64,15 +65,16 @@ static void share(job_variant *v, const job *j) {
     job *own = v->j;
     bool fp16_weights = own->graph_options.fp16_weights;
     own->dir = j->dir;
-    own->real_dir = j->real_dir;
     own->out = j->out;
+    own->model_name = j->model_name;
     own->graph_options = j->graph_options;
     own->graph_options.fp16_weights = fp16_weights;
     own->plan = j->plan;
     own->n_plan = j->n_plan;
+    own->widened.seen = j->widened.seen;
     own->c = j->c;
     own->st = j->st;
-    own->package = v->package = package_name(j, v);
+    own->only_package = v->package = package_name(j, v);
 }
 
 /* The graphs are all built before the first byte is written: what is refused, is refused at once, and
@@ -81,14 +83,14 @@ bool job_write_variants(job *j, err *e) {
     job_progress all = {0};
     for (size_t i = 0; i < j->n_variant; i++) {
         share(&j->variant[i], j);
-        if (!job_build(j->variant[i].j, e)) return false;
+        if (!job_plan(j->variant[i].j, e) || !job_build(j->variant[i].j, e)) return false;
         all.total += j->variant[i].j->total_bytes;
         all.weights += j->variant[i].j->n_weight;
     }
     for (size_t i = 0; i < j->n_variant; i++) {
         job_variant *v = &j->variant[i];
         v->j->progress = all;
-        if (!job_write_package(v->j, e)) return false;
+        if (!job_write_packages(v->j, e)) return false;
         all.done += v->j->total_bytes;
         all.weights_done += v->j->n_weight;
     }

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +50,18 @@ static uint32_t crc32_add(uint32_t crc, const uint8_t *p, size_t n) {
     return ~c;
 }
 
-/* Bytes of an element, 0 for an unknown kind. */
-static uint64_t element_bytes(uint32_t kind) {
-    return kind == EMBEDDING_FP16 ? 2 : kind == EMBEDDING_FP32 ? 4 : 0;
+const char *embedding_kind_name(embedding_kind kind) {
+    return kind == EMBEDDING_FP16 ? "fp16" : kind == EMBEDDING_FP32 ? "fp32" : "int8";
+}
+
+uint64_t embedding_row_bytes(embedding_kind kind, int64_t width) {
+    uint64_t n = (uint64_t)width;
+    switch (kind) {
+    case EMBEDDING_FP16: return 2 * n;
+    case EMBEDDING_FP32: return 4 * n;
+    case EMBEDDING_INT8: return n + 2;
+    }
+    return 0;
 }
 
 static bool read_header(embedding *t, const char *path, err *e) {
@@ -63,14 +73,14 @@ static bool read_header(embedding *t, const char *path, err *e) {
                        num_get32(p + 8));
     if (num_get32(p + 60) != crc32_add(0, p, 60))
         return err_set(e, ERR_FORMAT, "%s: the header does not match its checksum", path);
-    uint64_t element = element_bytes(num_get32(p + 12));
     t->kind = (embedding_kind)num_get32(p + 12);
     t->rows = num_get64(p + 16);
     t->width = num_get64(p + 24);
     t->row_bytes = num_get64(p + 32);
-    if (!element)
+    if (!embedding_row_bytes(t->kind, 1))
         return err_set(e, ERR_UNSUPPORTED, "%s: rows of unknown kind %" PRIu32, path, num_get32(p + 12));
-    if (!t->rows || !t->width || t->width > INT32_MAX || t->row_bytes != t->width * element)
+    if (!t->rows || !t->width || t->width > INT32_MAX ||
+        t->row_bytes != embedding_row_bytes(t->kind, (int64_t)t->width))
         return err_set(e, ERR_FORMAT,
                        "%s: %" PRIu64 " rows of %" PRIu64 " numbers in %" PRIu64 " bytes make no sense", path,
                        t->rows, t->width, t->row_bytes);
@@ -119,10 +129,14 @@ embedding_kind embedding_kind_of(const embedding *t) {
 bool embedding_row(const embedding *t, int64_t id, float *out) {
     if (id < 0 || (uint64_t)id >= t->rows) return false;
     const uint8_t *p = t->map.data + HEADER + (uint64_t)id * t->row_bytes;
-    if (t->kind == EMBEDDING_FP16)
+    if (t->kind == EMBEDDING_FP16) {
         num_f16_to_f32(out, p, t->width);
-    else
+    } else if (t->kind == EMBEDDING_FP32) {
         for (uint64_t i = 0; i < t->width; i++) out[i] = num_bits_f32(num_get32(p + 4 * i));
+    } else {
+        float scale = num_f16_f32(num_get16(p + t->width));
+        for (uint64_t i = 0; i < t->width; i++) out[i] = (float)(int8_t)p[i] * scale;
+    }
     return true;
 }
 
@@ -138,11 +152,31 @@ bool embedding_verify(const embedding *t, err *e) {
 
 /* ---- writing ---- */
 
-static void round_block(embedding_kind kind, uint8_t *out, const float *in, size_t n) {
+/* width codes and the scale. False when the numbers have none. */
+static bool round_int8(uint8_t *out, const float *in, size_t width) {
+    float largest = 0;
+    bool finite = true;
+    for (size_t i = 0; i < width; i++) {
+        finite &= isfinite(in[i]) != 0;
+        largest = fmaxf(largest, fabsf(in[i]));
+    }
+    uint16_t half = num_f32_f16(largest > 0 ? largest / 127 : 1);
+    if (num_f16_f32(half) * 127.5f < largest) half++;
+    float scale = num_f16_f32(half);
+    if (!finite || isinf(scale)) return false;
+    for (size_t i = 0; i < width; i++)
+        out[i] = (uint8_t)(int8_t)fminf(fmaxf(rintf(in[i] / scale), -127), 127);
+    num_put16(out + width, half);
+    return true;
+}
+
+static bool round_row(embedding_kind kind, uint8_t *out, const float *in, size_t width) {
+    if (kind == EMBEDDING_INT8) return round_int8(out, in, width);
     if (kind == EMBEDDING_FP16)
-        num_f32_to_f16(out, in, n);
+        num_f32_to_f16(out, in, width);
     else
-        for (size_t i = 0; i < n; i++) num_put32(out + 4 * i, num_f32_bits(in[i]));
+        for (size_t i = 0; i < width; i++) num_put32(out + 4 * i, num_f32_bits(in[i]));
+    return true;
 }
 
 static bool write_rows(file_out *o, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,
@@ -150,19 +184,21 @@ static bool write_rows(file_out *o, embedding_kind kind, int64_t rows, int64_t w
     int64_t block = BLOCK_BYTES / ((int64_t)sizeof(float) * width);
     if (block < 1) block = 1;
     if (block > rows) block = rows;
-    size_t numbers = (size_t)(block * width);
-    float *f = mem_try(numbers, sizeof *f);
-    uint8_t *b = mem_try(numbers, element_bytes(kind));
+    size_t row_bytes = (size_t)embedding_row_bytes(kind, width);
+    float *f = mem_try((size_t)(block * width), sizeof *f);
+    uint8_t *b = mem_try((size_t)block, row_bytes);
     bool ok =
         (f && b) || err_set(e, ERR_MEMORY, "%s: no memory for rows of %" PRId64 " numbers", o->path, width);
     for (int64_t r = 0; ok && r < rows; r += block) {
         int64_t n = rows - r < block ? rows - r : block;
         ok = fill(ctx, r, n, f, e);
+        for (int64_t i = 0; ok && i < n; i++)
+            ok = round_row(kind, b + (size_t)i * row_bytes, f + i * width, (size_t)width) ||
+                 err_set(e, ERR_NUMERIC, "%s: row %" PRId64 " has values that %s can't hold", o->path, r + i,
+                         embedding_kind_name(kind));
         if (!ok) break;
-        size_t bytes = (size_t)(n * width) * element_bytes(kind);
-        round_block(kind, b, f, (size_t)(n * width));
-        *crc = crc32_add(*crc, b, bytes);
-        ok = file_out_write(o, b, bytes, e);
+        *crc = crc32_add(*crc, b, (size_t)n * row_bytes);
+        ok = file_out_write(o, b, (size_t)n * row_bytes, e);
     }
     free(f);
     free(b);
@@ -171,8 +207,8 @@ static bool write_rows(file_out *o, embedding_kind kind, int64_t rows, int64_t w
 
 bool embedding_write(const char *path, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,
                      void *ctx, err *e) {
-    uint64_t element = element_bytes(kind);
-    if (!element || rows < 1 || width < 1 || width > INT32_MAX || rows > INT64_MAX / 8 / width)
+    if (!embedding_row_bytes(kind, 1) || rows < 1 || width < 1 || width > INT32_MAX ||
+        rows > INT64_MAX / 8 / width)
         return err_set(e, ERR_USAGE, "%s: can't write a table of %" PRId64 " rows of %" PRId64 " numbers",
                        path, rows, width);
     file_out o;
@@ -184,7 +220,7 @@ bool embedding_write(const char *path, embedding_kind kind, int64_t rows, int64_
     num_put32(h + 12, kind);
     num_put64(h + 16, (uint64_t)rows);
     num_put64(h + 24, (uint64_t)width);
-    num_put64(h + 32, (uint64_t)width * element);
+    num_put64(h + 32, embedding_row_bytes(kind, width));
     num_put32(h + 40, crc);
     num_put32(h + 60, crc32_add(0, h, 60));
     if (ok && pwrite(o.fd, h, HEADER, 0) != HEADER) ok = err_errno(e, "%s: can't write", path);

@@ -77,8 +77,13 @@ typedef struct {
     /* Called now and then with the weight bytes written so far and in all; false cancels (ERR_CANCELLED). */
     bool (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
-    uint64_t weight_bytes; /* out: size of the weight file */
+    uint64_t max_weight_bytes; /* of a weight file; a larger one is ERR_LIMIT before anything is written. 0:
+                                  no limit */
+    uint64_t weight_bytes;     /* out: size of the weight file */
 } coreml_write_options;
+
+/* Size that the weight file of a package with this program has; 0: no constants, no file. */
+bool coreml_weight_bytes(const ir_program *p, uint64_t *bytes, err *e);
 
 /* Writes a package directory at exactly path: deterministic and streaming (at most 64 MiB of weights in
  * memory). The caller is responsible for atomicity: it writes into a staging directory (base/stage.h) and

@@ -167,6 +167,15 @@ static bool plan_weights(weight_files *w, const coreml_model *m, err *e) {
     return true;
 }
 
+bool coreml_weight_bytes(const ir_program *p, uint64_t *bytes, err *e) {
+    arena *a = arena_new();
+    blob_plan *plan = blob_plan_new(a, "weights/weight.bin");
+    bool ok = write_each_blob(p, plan_const, plan, e);
+    *bytes = blob_plan_size(plan);
+    arena_free(a);
+    return ok;
+}
+
 /* The fields of a Model message. */
 static bool put_model(wire_out *o, const coreml_model *m, weight_files *files, err *e) {
     if (m->program) {
@@ -204,7 +213,14 @@ static bool on_progress(void *ctx, uint64_t bytes) {
 static bool write_weights(const char *dir, const weight_files *files, coreml_write_options *o, err *e) {
     write_progress progress = {o, 0, 0};
     bool ok = true;
-    for (size_t i = 0; i < files->n; i++) progress.total += blob_plan_size(files->plan[i]);
+    for (size_t i = 0; i < files->n; i++) {
+        uint64_t size = blob_plan_size(files->plan[i]);
+        if (o->max_weight_bytes && size > o->max_weight_bytes)
+            return err_set(e, ERR_LIMIT,
+                           "%s/%s: it would have %" PRIu64 " bytes, more than the limit of %" PRIu64, dir,
+                           blob_plan_name(files->plan[i]), size, o->max_weight_bytes);
+        progress.total += size;
+    }
     o->weight_bytes = progress.total;
     if (progress.total) ok = file_make_dirs(arena_printf(files->a, "%s/weights", dir), e);
     for (size_t i = 0; ok && i < files->n; i++) {

@@ -54,7 +54,7 @@ typedef struct graph {
     head_weights head;
     models_note *note;
     size_t n_note, cap_note;
-    bool noted; /* what is not used has its notes */
+    bool noted;          /* what is not used has its notes */
     models_state *state; /* of the part */
     size_t n_state, cap_state;
     const st_tensor *embedding; /* chunks: behind the host table, whose rows are taken in input_dtype */

@@ -136,8 +136,8 @@ void head_top_k(graph *g, ir_value *x, int64_t k) {
         ir_value *best[2];
         top_k(g, "part_best", piece(g, i, x, "logits_part"), k < rows ? k : rows, best);
         values[i] = best[0];
-        ids[i] =
-            binary(g, OP_add, "part_ids", cast(g, best[1], DT_FP32), b_f32(&g->b, (float)(i * MODELS_HEAD_ROWS)));
+        ids[i] = binary(g, OP_add, "part_ids", cast(g, best[1], DT_FP32),
+                        b_f32(&g->b, (float)(i * MODELS_HEAD_ROWS)));
     }
     ir_value *best[2];
     top_k(g, "best", join(g, "all_best", values, w->n_part), k, best);

@@ -185,8 +185,7 @@ static void build_function(graph *g, const char *name, int64_t tokens) {
 static bool choose_embedding(graph *g) {
     if (g->o->preset == PRESET_SINGLE) return true;
     g->embedding = graph_tensor(g, "embed_tokens.weight", 2, (int64_t[]){g->c->vocab, g->c->hidden});
-    if (g->embedding)
-        g->input_dtype = graph_weight_dtype(g, g->embedding, FOLD_NONE, roles(g->o).weight);
+    if (g->embedding) g->input_dtype = graph_weight_dtype(g, g->embedding, FOLD_NONE, roles(g->o).weight);
     return g->b.e->code == ERR_NONE;
 }
 
@@ -211,6 +210,11 @@ int64_t models_head_pieces(const models_work *w) {
     return w->head.n_part;
 }
 
+const st_tensor *models_embedding(const models_work *w, ir_dtype *taken_as) {
+    *taken_as = w->input_dtype;
+    return w->embedding;
+}
+
 models_part models_whole(const models_work *w) {
     return (models_part){.end_layer = w->c->layers, .end_piece = w->head.n_part};
 }
@@ -233,6 +237,10 @@ bool models_build_part(models_work *g, const models_part *part, bool decode_only
     out->input_dtype = g->embedding ? dtype_name(g->input_dtype) : NULL;
     describe(g);
     return e->code == ERR_NONE;
+}
+
+bool models_uses(const models_work *g, const char *tensor) {
+    return map_get(g->used, tensor, strlen(tensor)) != MAP_NONE;
 }
 
 const models_note *models_notes(models_work *g, size_t *n) {

@@ -14,9 +14,9 @@ typedef struct {
     bool fp16_weights; /* matrices in fp16 also in float32: what compressed weights decode to */
     bool split_state;  /* recurrent state as value + remainder (always on in float32, where every state is
                           split) */
-    bool stacked_kv;   /* chunks: keys and values of a part's layers in one state each; else a state a layer */
-    int64_t context;   /* static KV cache length (chunks), upper bound of K (single) */
-    int64_t top_k;     /* single: 0 = logits */
+    bool stacked_kv; /* chunks: keys and values of a part's layers in one state each; else a state a layer */
+    int64_t context; /* static KV cache length (chunks), upper bound of K (single) */
+    int64_t top_k;   /* single: 0 = logits */
     const int64_t
         *prefill;     /* chunks: tokens of each prefill function, ascending; up to 64, or multiples of 64 */
     size_t n_prefill; /* 0: one function "main"; else "decode" and "prefill_N" for each */
@@ -100,9 +100,14 @@ bool models_build(models_graph *g, arena *a, const checkpoint *c, const models_o
 typedef struct graph models_work;
 models_work *models_begin(arena *a, const checkpoint *c, const models_options *o, err *e);
 int64_t models_head_pieces(const models_work *w);
+/* The tensor behind the host table, and the type in which the first program takes its rows; NULL for single.
+ */
+const st_tensor *models_embedding(const models_work *w, ir_dtype *taken_as);
 models_part models_whole(const models_work *w);
 /* decode_only: the first function alone, to measure a part: further ones add no constants. */
 bool models_build_part(models_work *w, const models_part *part, bool decode_only, models_graph *g, err *e);
+/* Whether a tensor of the checkpoint is part of what has been built. */
+bool models_uses(const models_work *w, const char *tensor);
 /* What became of the checkpoint's tensors, once all of the model has been built. */
 const models_note *models_notes(models_work *w, size_t *n);
 #endif

@@ -250,11 +250,5 @@ static void widen_function(ir_program *p, ir_function *f, const char *const *ent
 }
 
 void widen_program(ir_program *p, const char *const *entry, size_t n, widen_result *r) {
-    arena *a = arena_new();
-    bool *seen = ARENA_ARRAY(a, bool, n);
-    *r = (widen_result){0};
-    for (size_t i = 0; i < p->n_func; i++) widen_function(p, p->func[i], entry, n, seen, r);
-    for (size_t i = 0; i < n; i++)
-        if (!seen[i] && !r->unused++) r->first_unused = entry[i];
-    arena_free(a);
+    for (size_t i = 0; i < p->n_func; i++) widen_function(p, p->func[i], entry, n, r->seen, r);
 }

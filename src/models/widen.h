@@ -10,14 +10,15 @@ size_t widen_entry(const char *name);
 /* Whether an entry of a plan means the value of that name. */
 bool widen_matches(const char *entry, const char *name);
 
+/* Of one program, or added up over those of a model. */
 typedef struct {
     size_t values; /* fp16 values that are fp32 now, over all functions */
-    size_t unused; /* entries that no float value of the program has */
-    const char *first_unused;
+    bool *seen;    /* an entry each: some float value has that name */
 } widen_result;
 
 /* Every fp16 value that an entry names becomes fp32: the op that makes it and the ops that use it compute in
  * fp32, the latter's results are cast back unless they are named too. Weights of linear ops stay as they are.
- * What must be fp16 stays so: states and what is written to them, constants, the function's outputs. */
+ * What must be fp16 stays so: states and what is written to them, constants, the function's outputs. r->seen
+ * has room for n entries; r is added to. */
 void widen_program(ir_program *p, const char *const *entry, size_t n, widen_result *r);
 #endif

@@ -1,0 +1,160 @@
+#include "convert/job.h"
+#include "convert/precision_plan.h"
+#include <inttypes.h>
+#include <string.h>
+
+#define MAX_CONTEXT (1 << 20)
+#define MAX_TOP_K   (1 << 20)
+#define MAX_CHUNKS  4096
+
+/* Index of word in a NULL-terminated list; fallback when word is NULL; -1 and an error when it is none. */
+static int choice(const char *option, const char *word, const char *const *list, int fallback, err *e) {
+    str all = {0};
+    if (!word) return fallback;
+    for (int i = 0; list[i]; i++) {
+        if (!strcmp(word, list[i])) {
+            str_free(&all);
+            return i;
+        }
+        str_printf(&all, "%s%s", !i ? "" : list[i + 1] ? ", " : " or ", list[i]);
+    }
+    err_set(e, ERR_USAGE, "%s %.50s: expected %s", option, word, str_get(&all));
+    str_free(&all);
+    return -1;
+}
+#define CHOICE(option, word, fallback, ...)                                                                  \
+    choice(option, word, (const char *const[]){__VA_ARGS__, NULL}, fallback, e)
+
+static bool read_graph_options(job *j, err *e) {
+    const convert_options *o = j->o;
+    int precision = CHOICE("precision", o->precision, PRECISION_MIXED, "mixed", "float16", "float32");
+    int split = CHOICE("state", o->state, precision != PRECISION_FLOAT16, "fp16", "split");
+    int preset = CHOICE("preset", o->preset, PRESET_CHUNKS, "chunks", "single");
+    int stacked = CHOICE("kv", o->kv, 0, "split", "stacked");
+    if (e->code) return false;
+    if (!split && precision == PRECISION_FLOAT32)
+        return err_set(e, ERR_USAGE, "state fp16 contradicts precision float32, which splits every state");
+    if (o->context < 0 || o->context > MAX_CONTEXT)
+        return err_set(e, ERR_USAGE, "context %" PRId64 ": expected 1 to %d", o->context, MAX_CONTEXT);
+    if (o->top_k < -1 || o->top_k > MAX_TOP_K)
+        return err_set(e, ERR_USAGE, "top-k %" PRId64 ": expected 0 to %d", o->top_k, MAX_TOP_K);
+    j->graph_options = (models_options){
+        .preset = (models_preset)preset,
+        .precision = (models_precision)precision,
+        .split_state = split,
+        .stacked_kv = stacked,
+        .context = o->context,
+        .top_k = o->top_k < 0 ? 64 : o->top_k,
+    };
+    return true;
+}
+
+/* "4,16,64": ascending numbers. */
+static bool read_prefill(job *j, err *e) {
+    const char *list = j->o->prefill;
+    if (!list) return true;
+    int64_t *size = ARENA_ARRAY(j->a, int64_t, MODELS_MAX_PREFILL);
+    size_t n = 0;
+    for (const char *p = list, *end; p; p = *end ? end + 1 : NULL) {
+        end = p + strcspn(p, ",");
+        if (n == MODELS_MAX_PREFILL || !str_to_int64(arena_strn(j->a, p, (size_t)(end - p)), &size[n]))
+            return err_set(e, ERR_USAGE, "prefill %.100s: expected up to %d sizes, as in 4,16,64", list,
+                           MODELS_MAX_PREFILL);
+        n++;
+    }
+    j->graph_options.prefill = size;
+    j->graph_options.n_prefill = n;
+    return true;
+}
+
+static bool read_chunks(job *j, err *e) {
+    const char *s = j->o->chunks;
+    j->max_file_size = j->o->max_file_size ? j->o->max_file_size : (UINT64_C(2) << 30) - (16 << 20);
+    if (!s || !strcmp(s, "auto")) return true;
+    if (str_to_int64(s, &j->chunks) && j->chunks >= 1 && j->chunks <= MAX_CHUNKS) return true;
+    return err_set(e, ERR_USAGE, "chunks %.50s: expected auto, or 1 to %d", s, MAX_CHUNKS);
+}
+
+bool job_read_recipe(job *j, err *e) {
+    const convert_options *o = j->o;
+    quant_recipe *r = &j->recipe;
+    r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
+    j->compress = o->quantize || r->vocab_apart || o->recipe;
+    if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
+    if (r->vocab_apart && !quant_scheme_by_name(&r->vocab, o->vocab, e)) return false;
+    if (o->group_size < 0)
+        return err_set(e, ERR_USAGE, "group size %" PRId64 ": expected 1 or more", o->group_size);
+    if (o->group_size && r->weights.kind != QUANT_LUT && r->vocab.kind != QUANT_LUT)
+        return err_set(e, ERR_USAGE, "a group size is for lut schemes; a recipe has its own");
+    if (o->group_size && r->weights.kind == QUANT_LUT) r->weights.group = o->group_size;
+    if (o->group_size && r->vocab.kind == QUANT_LUT) r->vocab.group = o->group_size;
+    j->graph_options.fp16_weights = j->compress;
+    return !o->recipe || quant_recipe_read(r, j->a, o->recipe, e);
+}
+
+static bool read_plan(job *j, err *e) {
+    if (!j->o->precision_plan) return true;
+    if (j->graph_options.precision == PRECISION_FLOAT32)
+        return err_set(e, ERR_USAGE,
+                       "a precision plan contradicts precision float32, where everything is fp32");
+    if (!precision_plan_read(&j->plan, &j->n_plan, j->a, j->o->precision_plan, e)) return false;
+    j->widened.seen = ARENA_ARRAY(j->a, bool, j->n_plan);
+    return true;
+}
+
+bool job_read_options(job *j, err *e) {
+    return read_graph_options(j, e) && read_prefill(j, e) && read_chunks(j, e) && job_read_recipe(j, e) &&
+           read_plan(j, e) && job_read_variants(j, e);
+}
+
+bool job_is_vocab(const char *name) {
+    return !strncmp(name, "lm_head_weight", 14) || !strncmp(name, "embed_tokens_weight", 19);
+}
+
+/* The preset asked for must be one the family has. */
+static bool choose_preset(job *j, err *e) {
+    const ckpt_config *c = checkpoint_config(j->c);
+    const char *why = "";
+    if (!j->o->preset) j->graph_options.preset = j->n_variant ? PRESET_SINGLE : models_default_preset(c);
+    return models_has_preset(c, j->graph_options.preset, &why) ||
+           err_set(e, ERR_UNSUPPORTED, "%s: preset %s is not for %s: %s", j->dir, job_preset_name(j),
+                   c->family->name, why);
+}
+
+static bool refuse_foreign(const job *j, err *e) {
+    const convert_options *o = j->o;
+    bool single = j->graph_options.preset == PRESET_SINGLE;
+    const struct {
+        const char *option;
+        bool given, of_single;
+    } rows[] = {{"top-k", o->top_k > 0, true},        {"prefill", o->prefill != NULL, false},
+                {"chunks", o->chunks != NULL, false}, {"kv", o->kv != NULL, false},
+                {"table", o->table != NULL, false},   {"max-file-size", o->max_file_size != 0, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given && rows[i].of_single != single)
+            return err_set(e, ERR_USAGE, "--%s is for preset %s, this is preset %s", rows[i].option,
+                           single ? "chunks" : "single", job_preset_name(j));
+    return true;
+}
+
+static bool choose_table(job *j, err *e) {
+    if (j->graph_options.preset == PRESET_SINGLE) return true;
+    static const embedding_kind kinds[] = {EMBEDDING_INT8, EMBEDDING_FP16, EMBEDDING_FP32};
+    int fallback = j->recipe.weights.kind != QUANT_NONE              ? 0
+                   : j->graph_options.precision == PRECISION_FLOAT32 ? 2
+                                                                     : 1;
+    int kind = CHOICE("table", j->o->table, fallback, "int8", "fp16", "fp32");
+    if (kind < 0) return false;
+    j->table.kind = kinds[kind];
+    j->table.name = job_table_name(j);
+    return true;
+}
+
+bool job_settle_options(job *j, err *e) {
+    const ckpt_config *c = checkpoint_config(j->c);
+    models_options *o = &j->graph_options;
+    if (!choose_preset(j, e) || !refuse_foreign(j, e) || !choose_table(j, e)) return false;
+    if (o->top_k > c->vocab) o->top_k = c->vocab;
+    if (!o->context) o->context = c->max_position < 2048 ? c->max_position : 2048;
+    return true;
+}
