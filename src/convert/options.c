@@ -84,8 +84,6 @@ bool job_read_recipe(job *j, err *e) {
     if (r->vocab_apart && !quant_scheme_by_name(&r->vocab, o->vocab, e)) return false;
     if (o->group_size < 0)
         return err_set(e, ERR_USAGE, "group size %" PRId64 ": expected 1 or more", o->group_size);
-    if (o->group_size && r->weights.kind != QUANT_LUT && r->vocab.kind != QUANT_LUT)
-        return err_set(e, ERR_USAGE, "a group size is for lut schemes; a recipe has its own");
     if (o->group_size && r->weights.kind == QUANT_LUT) r->weights.group = o->group_size;
     if (o->group_size && r->vocab.kind == QUANT_LUT) r->vocab.group = o->group_size;
     j->graph_options.fp16_weights = j->compress;
@@ -102,9 +100,16 @@ static bool read_plan(job *j, err *e) {
     return true;
 }
 
+static bool check_group(const job *j, err *e) {
+    bool lut = j->recipe.weights.kind == QUANT_LUT || j->recipe.vocab.kind == QUANT_LUT;
+    for (size_t i = 0; i < j->n_variant; i++) lut |= j->variant[i].j->recipe.weights.kind == QUANT_LUT;
+    return lut || !j->o->group_size ||
+           err_set(e, ERR_USAGE, "a group size is for lut schemes; rules of a recipe have their own");
+}
+
 bool job_read_options(job *j, err *e) {
     return read_graph_options(j, e) && read_prefill(j, e) && read_chunks(j, e) && job_read_recipe(j, e) &&
-           read_plan(j, e) && job_read_variants(j, e);
+           read_plan(j, e) && job_read_variants(j, e) && check_group(j, e);
 }
 
 bool job_is_vocab(const char *name) {
@@ -132,7 +137,7 @@ static bool refuse_foreign(const job *j, err *e) {
                 {"table", o->table != NULL, false},   {"max-file-size", o->max_file_size != 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given && rows[i].of_single != single)
-            return err_set(e, ERR_USAGE, "--%s is for preset %s, this is preset %s", rows[i].option,
+            return err_set(e, ERR_USAGE, "%s is for preset %s, this is preset %s", rows[i].option,
                            single ? "chunks" : "single", job_preset_name(j));
     return true;
 }

@@ -64,7 +64,7 @@ json "all('layer_%d_mlp_up_proj' % i in ' '.join(d['failures']) for i in (1, 5))
 
 # a stale table: that of another checkpoint; one that was damaged
 cp -r "$DEMO" "$work/stale"
-"$python" - "$work/stale/embed_tokens.bin" <<'END'
+"$python" - "$work/stale/tiny-qwen3.5_embed_tokens.fp16.bin" <<'END'
 import struct, sys, zlib
 data = bytearray(open(sys.argv[1], "rb").read())
 data[64 + 2 * 1000] ^= 1
@@ -75,7 +75,7 @@ open(sys.argv[1], "wb").write(data)
 END
 expect 1 "" "$millet" check "$work/stale" --against "$model" --ids-file "$work/ids" --json
 json "[(w['name'], w['differ'], w['first']) for w in d['weights']['bad']] == [('embed_tokens.bin', 1, 1000)]"
-mv "$work/stale/embed_tokens.bin.bad" "$work/stale/embed_tokens.bin"
+mv "$work/stale/tiny-qwen3.5_embed_tokens.fp16.bin.bad" "$work/stale/tiny-qwen3.5_embed_tokens.fp16.bin"
 expect 1 "rows do not match their checksum" "$millet" check "$work/stale" --against "$model" --ids-file "$work/ids"
 
 # ranges: a projection scaled by 2^14 overflows fp16 where every op rounds

@@ -36,9 +36,9 @@ expect 0 '' "$millet" inspect "$work/broken.mlpackage"
 
 # So is an embedding table with other rows than were written.
 cp -r "$DEMO" "$work/table"
-printf 'xx' | dd of="$work/table/embed_tokens.bin" bs=1 seek=5000 conv=notrunc 2>/dev/null
+printf 'xx' | dd of="$work/table/tiny-qwen3.5_embed_tokens.fp16.bin" bs=1 seek=5000 conv=notrunc 2>/dev/null
 expect 1 '' "$millet" inspect "$work/table" --verify
-shows 'embedding-table: .*embed_tokens.bin: the rows do not match their checksum'
+shows 'embedding-table: .*embed_tokens.fp16.bin: the rows do not match their checksum'
 
 expect 1 'no such package' "$millet" inspect "$work/none"
 mkdir "$work/nothing"

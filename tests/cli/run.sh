@@ -18,14 +18,14 @@ expect 0 "" "$millet" run "$out" --raw-ids "$work/words" --json --max-new-tokens
 json "d['ids'] == json.load(open('$work/first'))['ids']"
 
 # without a tokenizer: the package alone, moved away from it
-mkdir "$work/bare" && cp -r "$out/model.mlpackage" "$out/embed_tokens.bin" "$work/bare"
+mkdir "$work/bare" && cp -r "$out/model.mlpackage" "$out/tiny-qwen3.5_embed_tokens.fp16.bin" "$work/bare"
 expect 0 "" "$millet" run "$work/bare" --raw-ids "$work/array" --json --max-new-tokens 5
 json "d['ids'] == json.load(open('$work/first'))['ids'] and d['text'] is None"
 expect 0 "" "$millet" run "$work/bare/model.mlpackage/" --raw-ids "$work/array" --json --max-new-tokens 1
 expect 1 "needs a tokenizer" "$millet" run "$work/bare" --prompt Once
 expect 0 "" "$millet" run "$work/bare" --tokenizer "$out/Tokenizer" --prompt Once --json --max-new-tokens 2
 json "len(d['text']) > 0"
-rm "$work/bare/embed_tokens.bin"
+rm "$work/bare/tiny-qwen3.5_embed_tokens.fp16.bin"
 expect 1 "no embed_tokens.bin beside it" "$millet" run "$work/bare" --raw-ids "$work/array"
 
 # files of an artifact that are damaged, or of another model
@@ -39,7 +39,7 @@ damaged Tokenizer/generation_config.json 'null' 'generation_config.json: holds n
 damaged Tokenizer/generation_config.json '{"eos_token_id": "x"}' 'generation_config.json: eos_token_id: expected a token id'
 damaged Tokenizer/generation_config.json '{"top_k": 1.5}' 'generation_config.json: top_k is 1.5, expected a whole number'
 damaged Tokenizer/tokenizer_config.json '5' 'tokenizer_config.json: holds integer'
-damaged embed_tokens.bin 'MLTEMBED' 'embed_tokens.bin: not an embedding table'
+damaged tiny-qwen3.5_embed_tokens.fp16.bin 'MLTEMBED' 'embed_tokens.fp16.bin: not an embedding table'
 rm -rf "$work/bare"
 
 # text streams to standard output, one line of figures to standard error

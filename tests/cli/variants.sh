@@ -83,6 +83,6 @@ expect 1 'remove-fp16 is for variants' convert "$model" -o x --remove-fp16
 expect 1 'leave out quantize' convert "$model" -o x --variants w8 --quantize w4
 expect 1 'not for chunks' convert "$model" -o x --variants w8 --preset chunks
 expect 1 'preset single is not for' convert "$MILLET_SOURCE/models/tiny-qwen3.5" -o x --variants w8
-expect 1 'prefill functions are for preset chunks' convert "$model" -o x --variants w8 --prefill 4
+expect 1 'prefill is for preset chunks' convert "$model" -o x --variants w8 --prefill 4
 [ ! -e x ] || fail "written although refused"
 finish

@@ -74,7 +74,10 @@ static runner open_runner(const char *name, const char *precision, const char *p
     runner r = {0};
     convert_options o = options(precision, prefill, context);
     convert(name, "out", &o);
-    r.table = embedding_open(in_work("out/embed_tokens.bin"), &e);
+    char table[100];
+    snprintf(table, sizeof table, "out/%s_embed_tokens.%s.bin", name,
+             strcmp(precision, "float32") ? "fp16" : "fp32");
+    r.table = embedding_open(in_work(table), &e);
     r.model = r.table ? rt_model_open(in_work("out/model.mlpackage"), &e) : NULL;
     if (!r.model || !(r.session = rt_session_new(r.model, mode, &e))) fail_msg("%s", e.msg);
     r.vocab = embedding_rows(r.table);
@@ -436,7 +439,11 @@ static void weights_are_shared(void **state) {
         o.prefill = "2,5,64,128";
         convert(names[i % 3], "many", &o);
         assert_same_file("one" WEIGHTS, "many" WEIGHTS);
-        assert_same_file("one/embed_tokens.bin", "many/embed_tokens.bin");
+        char one[100], many[100];
+        const char *kind = o.quantize ? "int8" : strcmp(o.precision, "float32") ? "fp16" : "fp32";
+        snprintf(one, sizeof one, "one/%s_embed_tokens.%s.bin", names[i % 3], kind);
+        snprintf(many, sizeof many, "many/%s_embed_tokens.%s.bin", names[i % 3], kind);
+        assert_same_file(one, many);
     }
 }
 
@@ -475,7 +482,7 @@ static void sizes_are_checked(void **state) {
         {"chunks", "16,4", "must ascend: 4 follows 16"},
         {"chunks", "4,4", "must ascend: 4 follows 4"},
         {"chunks", "128", "prefill size 128 is beyond the context of 100"},
-        {"single", "4", "prefill functions are for preset chunks"},
+        {"single", "4", "prefill is for preset chunks"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err e = {0};

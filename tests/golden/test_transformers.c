@@ -52,7 +52,8 @@ static runner open_runner(const char *name, const char *preset, const char *prec
     convert_options o = {
         .preset = preset, .precision = precision, .context = 512, .top_k = top_k, .overwrite = true};
     if (!convert_checkpoint(test_case_path(dir), out, &o, NULL, &e)) fail_msg("%s", e.msg);
-    snprintf(path, sizeof path, "%s/embed_tokens.bin", out);
+    snprintf(path, sizeof path, "%s/%s_embed_tokens.%s.bin", out, name,
+             strcmp(precision, "float32") ? "fp16" : "fp32");
     if (!strcmp(preset, "chunks") && !(r.table = embedding_open(path, &e))) fail_msg("%s", e.msg);
     snprintf(path, sizeof path, "%s/model.mlpackage", out);
     if (!(r.model = rt_model_open(path, &e)) || !(r.session = rt_session_new(r.model, mode, &e)))

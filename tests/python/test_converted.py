@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Converted checkpoints, all presets and precisions: coremltools loads the packages, and what stands in weight.bin and
-embed_tokens.bin is what the checkpoint holds, read by other programs (safetensors, coremltools' blob reader, zlib)."""
+*_embed_tokens.*.bin is what the checkpoint holds, read by other programs (safetensors, coremltools' blob reader, zlib)."""
 import glob
 import json
 import os
@@ -43,7 +43,8 @@ def tensors(checkpoint):
 def check_table(out, want):
     import numpy as np
 
-    with open(os.path.join(out, "embed_tokens.bin"), "rb") as f:
+    [path] = glob.glob(os.path.join(out, "*_embed_tokens.fp*.bin"))
+    with open(path, "rb") as f:
         head, rows = f.read(64), f.read()
     magic, version, kind, count, width, row_bytes, crc = struct.unpack("<8sIIQQQI", head[:44])
     assert magic == b"MLTEMBED" and version == 1 and kind in (1, 2), "header"
@@ -99,10 +100,11 @@ def main():
             table = next(t for n, t in held.items() if n.endswith("embed_tokens.weight") and not n.startswith("mtp"))
             for preset, top_k, more in (("chunks", 64, []), ("chunks", 0, ["--prefill", "4,64"]), ("single", 64, []),
                                         ("single", 0, [])):
+                top = ["--top-k", str(top_k)] if preset == "single" else []
                 for precision in ("mixed", "float16", "float32"):
                     out = os.path.join(work, f"{os.path.basename(source)}-{preset}-{precision}-{top_k}")
                     run = subprocess.run([os.environ["MILLET_BIN"], "convert", source, "-o", out, "-q", "--context", "64",
-                                          "--preset", preset, "--precision", precision, "--top-k", str(top_k)] + more,
+                                          "--preset", preset, "--precision", precision] + more + top,
                                          capture_output=True, text=True)
                     if preset == "single" and recurrent:
                         assert run.returncode == 1 and "preset single is not for" in run.stderr, run.stderr

@@ -120,7 +120,7 @@ static int64_t context_of_out(void) {
     if (!j) fail_msg("%s", e.msg);
     int64_t context = json_int(json_get(j, "graph"), "context", -1);
     arena_free(a);
-    snprintf(path, sizeof path, "%s/embed_tokens.bin", out);
+    snprintf(path, sizeof path, "%s/ckpt_embed_tokens.fp16.bin", out);
     embedding *t = embedding_open(path, &e);
     if (!t) fail_msg("%s", e.msg);
     assert_true(embedding_verify(t, &e));
@@ -242,7 +242,7 @@ static void progress_adds_up(void **s) {
     assert_true(w.done == w.total && w.tensors_done == w.tensors);
     assert_true(w.calls > 20);
     assert_int_equal(context_of_out(), 64);
-    assert_non_null(strstr(summary.s, "embed_tokens.bin"));
+    assert_non_null(strstr(summary.s, "ckpt_embed_tokens.fp16.bin"));
     assert_non_null(strstr(summary.s, "65536 rows of 256, fp16"));
     assert_non_null(strstr(summary.s, "16.0"));
     assert_non_null(strstr(summary.s, "warning: "));
@@ -256,8 +256,8 @@ static void what_fp16_does_to_values_is_counted(void **s) {
     watcher w = {.cancel_at = -1};
     str summary = {0};
     assert_true(convert_here(&w, 64, &summary, &e));
-    assert_non_null(strstr(summary.s, "kept fp32: 2: model.layers.0.self_attn.o_proj.weight (2)"));
-    assert_non_null(strstr(summary.s, "vanish in fp16: 1: model.embed_tokens.weight (1)"));
+    assert_non_null(strstr(summary.s, "2 values that overflow fp16, their tensors are kept fp32: model.layers.0.self_attn.o_proj.weight (2)"));
+    assert_non_null(strstr(summary.s, "1 values that vanish in fp16: model.embed_tokens.weight (1)"));
     char path[300];
     snprintf(path, sizeof path, "%s/metadata.json", out);
     arena *a = arena_new();
