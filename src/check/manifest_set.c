@@ -201,7 +201,7 @@ static void verify_table(verify *v) {
     embedding *is = embedding_open(full, &e);
     if (!is || !embedding_verify(is, &e)) verify_fail(v, path->s, "table", "one that can be read", e.msg);
     if (is) {
-        verify_text(v, path->s, t, "kind", embedding_kind_of(is) == EMBEDDING_FP16 ? "fp16" : "fp32");
+        verify_text(v, path->s, t, "kind", embedding_kind_name(embedding_kind_of(is)));
         verify_int(v, path->s, t, "rows", embedding_rows(is));
         verify_int(v, path->s, t, "width", embedding_width(is));
         verify_int(v, path->s, model, "vocab_size", embedding_rows(is));
