@@ -127,27 +127,28 @@ INLINE void lanes_tile(const kern_linear *job, int64_t r, int64_t apart, int row
     x16_row x[4];
     __m512 f[STREAMS][4];
     __m512i a, b;
-    for (int i = 0; i < n; i++) x[i] = x16_row_of(job, i0 + i);
-    for (int k = 0; k < rows; k++)
-        for (int i = 0; i < n; i++) f[k][i] = _mm512_setzero_ps();
+    EACH (i, n) x[i] = x16_row_of(job, i0 + i);
+    EACH (k, rows)
+        EACH (i, n) f[k][i] = _mm512_setzero_ps();
     for (; c + X16_CHUNK <= w->cols; c += X16_CHUNK, p += step)
-        for (int k = 0; k < rows; k++) {
+        EACH (k, rows) {
             const uint8_t *at = p + k * apart * row;
             prefetch(at);
             if (codes == INT8)
                 int8_words(at, &a, &b);
             else
                 lut_words(&s[k].t, at, codes == WIDE, inside, &a, &b);
-            for (int i = 0; i < n; i++) f[k][i] = add_chunk(f[k][i], a, b, &x[i], c);
+            EACH (i, n) f[k][i] = add_chunk(f[k][i], a, b, &x[i], c);
         }
-    for (int k = 0; c < w->cols && k < rows; k++) {
-        int16_t end[X16_CHUNK];
-        x16_integers(w, codes == INT8 ? NULL : s[k].entry, r + k * apart, c, w->cols - c, end);
-        a = _mm512_loadu_si512(end), b = _mm512_loadu_si512(end + 32);
-        for (int i = 0; i < n; i++) f[k][i] = add_chunk(f[k][i], a, b, &x[i], c);
-    }
-    for (int k = 0; k < rows; k++)
-        for (int i = 0; i < n; i++) kern_store(job, i0 + i, r + k * apart, tree(f[k][i]) * s[k].scale);
+    if (c < w->cols)
+        EACH (k, rows) {
+            int16_t end[X16_CHUNK];
+            x16_integers(w, codes == INT8 ? NULL : s[k].entry, r + k * apart, c, w->cols - c, end);
+            a = _mm512_loadu_si512(end), b = _mm512_loadu_si512(end + 32);
+            EACH (i, n) f[k][i] = add_chunk(f[k][i], a, b, &x[i], c);
+        }
+    EACH (k, rows)
+        EACH (i, n) kern_store(job, i0 + i, r + k * apart, tree(f[k][i]) * s[k].scale);
 }
 
 INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int codes) {
@@ -258,17 +259,18 @@ INLINE void blocks_tile(const kern_linear *job, int64_t r, int64_t apart, int ro
     const uint8_t *p = (const uint8_t *)w->data + r * n * bytes,
                   *scales = (const uint8_t *)w->scale + r * n * 2;
     __m512 f[STREAMS];
-    for (int k = 0; k < rows; k++) f[k] = _mm512_setzero_ps();
+    EACH (k, rows) f[k] = _mm512_setzero_ps();
     for (; b + 16 <= n; b += 16)
-        for (int k = 0; k < rows; k++) {
+        EACH (k, rows) {
             int64_t at = k * apart * n + b;
             f[k] = add_blocks(f[k], job, p + at * bytes, scales + 2 * at, i, b, 16, nibbles, true);
         }
-    for (int k = 0; b < n && k < rows; k++) {
-        int64_t at = k * apart * n + b;
-        f[k] = add_blocks(f[k], job, p + at * bytes, scales + 2 * at, i, b, n - b, nibbles, false);
-    }
-    for (int k = 0; k < rows; k++) kern_store(job, i, r + k * apart, tree(f[k]));
+    if (b < n)
+        EACH (k, rows) {
+            int64_t at = k * apart * n + b;
+            f[k] = add_blocks(f[k], job, p + at * bytes, scales + 2 * at, i, b, n - b, nibbles, false);
+        }
+    EACH (k, rows) kern_store(job, i, r + k * apart, tree(f[k]));
 }
 
 INLINE void blocks(const kern_linear *job, int64_t lo, int64_t hi, bool nibbles) {

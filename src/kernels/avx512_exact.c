@@ -51,11 +51,11 @@ INLINE void load64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int
     const uint8_t *p = w->data, *scale = w->scale;
     int64_t at = r * w->cols + c;
     if (kind == F32)
-        for (int j = 0; j < 4; j++) v[j] = _mm512_loadu_ps(p + 4 * (at + 16 * j));
+        EACH (j, 4) v[j] = _mm512_loadu_ps(p + 4 * (at + 16 * j));
     if (kind == F16)
-        for (int j = 0; j < 4; j++) v[j] = halves(p + 2 * (at + 16 * j));
+        EACH (j, 4) v[j] = halves(p + 2 * (at + 16 * j));
     if (kind == CHANNEL8 || kind == BLOCK8)
-        for (int j = 0; j < 4; j++) v[j] = int8s(p + at + 16 * j);
+        EACH (j, 4) v[j] = int8s(p + at + 16 * j);
     if (kind == BLOCK8)
         for (int j = 0; j < 4; j++)
             v[j] = _mm512_mul_ps(v[j], _mm512_set1_ps(kern_half_at(scale, at / 32 + j / 2)));
@@ -90,21 +90,22 @@ INLINE void gemv(const kern_linear *job, const lut *t, int64_t r, int64_t apart,
     const kern_weight *w = job->w;
     const float *x = job->x;
     __m512 f[ROWS], v[4];
-    for (int k = 0; k < rows; k++) f[k] = _mm512_setzero_ps();
+    EACH (k, rows) f[k] = _mm512_setzero_ps();
     int64_t c = 0;
     for (; c + 64 <= w->cols; c += 64)
-        for (int k = 0; k < rows; k++) {
+        EACH (k, rows) {
             load64(w, t + k, r + k * apart, c, kind, v);
-            for (int j = 0; j < 4; j++) f[k] = _mm512_fmadd_ps(_mm512_loadu_ps(x + c + 16 * j), v[j], f[k]);
+            EACH (j, 4) f[k] = _mm512_fmadd_ps(_mm512_loadu_ps(x + c + 16 * j), v[j], f[k]);
         }
-    for (int k = 0; c < w->cols && k < rows; k++) {
-        float end[64];
-        load_end(w, r + k * apart, c, kind, end);
-        for (int j = 0; j < 4; j++)
-            f[k] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(first16(w->cols - c - 16 * j), x + c + 16 * j),
-                                   _mm512_loadu_ps(end + 16 * j), f[k]);
-    }
-    for (int k = 0; k < rows; k++) {
+    if (c < w->cols)
+        EACH (k, rows) {
+            float end[64];
+            load_end(w, r + k * apart, c, kind, end);
+            for (int j = 0; j < 4; j++)
+                f[k] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(first16(w->cols - c - 16 * j), x + c + 16 * j),
+                                       _mm512_loadu_ps(end + 16 * j), f[k]);
+        }
+    EACH (k, rows) {
         float y = tree(f[k]);
         kern_store(job, 0, r + k * apart, kind == CHANNEL8 ? y * scale_of(w, r + k * apart, kind) : y);
     }
@@ -114,27 +115,30 @@ INLINE void gemv(const kern_linear *job, const lut *t, int64_t r, int64_t apart,
 INLINE void tile(const kern_linear *job, const float *v, int64_t wide, int64_t r, int rows, int64_t i,
                  int batch, int kind) {
     const float *x = (const float *)job->x + i * job->ldx;
-    int64_t cols = job->w->cols, c = 0;
-    __m512 f[ROWS][BATCH];
-    for (int k = 0; k < rows; k++)
-        for (int b = 0; b < batch; b++) f[k][b] = _mm512_setzero_ps();
-    for (; c < cols; c += 16) {
-        __m512 wv[ROWS], xv;
-        for (int k = 0; k < rows; k++) wv[k] = _mm512_load_ps(v + k * wide + c);
-        for (int b = 0; b < batch; b++) {
-            const float *at = x + b * job->ldx + c;
-            if (c + 16 <= cols)
-                xv = _mm512_loadu_ps(at);
-            else
-                xv = _mm512_maskz_loadu_ps(first16(cols - c), at);
-            for (int k = 0; k < rows; k++) f[k][b] = _mm512_fmadd_ps(xv, wv[k], f[k][b]);
+    int64_t cols = job->w->cols, c = 0, whole = cols / 16 * 16;
+    __m512 f[ROWS][BATCH], wv[ROWS];
+    EACH (k, rows)
+        EACH (b, batch) f[k][b] = _mm512_setzero_ps();
+    for (; c < whole; c += 16) {
+        EACH (k, rows) wv[k] = _mm512_load_ps(v + k * wide + c);
+        EACH (b, batch) {
+            __m512 xv = _mm512_loadu_ps(x + b * job->ldx + c);
+            EACH (k, rows) f[k][b] = _mm512_fmadd_ps(xv, wv[k], f[k][b]);
         }
     }
-    for (int k = 0; k < rows; k++)
-        for (int b = 0; b < batch; b++) {
-            float y = tree(f[k][b]);
-            kern_store(job, i + b, r + k, kind == CHANNEL8 ? y * scale_of(job->w, r + k, kind) : y);
+    if (c < cols) {
+        EACH (k, rows) wv[k] = _mm512_load_ps(v + k * wide + c);
+        EACH (b, batch) {
+            __m512 xv = _mm512_maskz_loadu_ps(first16(cols - c), x + b * job->ldx + c);
+            EACH (k, rows) f[k][b] = _mm512_fmadd_ps(xv, wv[k], f[k][b]);
         }
+    }
+    EACH (b, batch) {
+        float y[ROWS];
+        EACH (k, rows) y[k] = tree(f[k][b]);
+        EACH (k, rows)
+            kern_store(job, i + b, r + k, kind == CHANNEL8 ? y[k] * scale_of(job->w, r + k, kind) : y[k]);
+    }
 }
 
 INLINE void decode_row(const kern_weight *w, const lut *t, int64_t r, int kind, float *out) {

@@ -6,6 +6,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* A loop of constant length that must be unrolled: only then do arrays of vectors stay in registers. */
+#ifdef __clang__
+#define EACH(k, n) _Pragma("unroll") for (int k = 0; k < (n); k++)
+#else
+#define EACH(k, n) _Pragma("GCC unroll 16") for (int k = 0; k < (n); k++)
+#endif
+
 /* Bytes that a stream of weights is fetched ahead of its use: the hardware stops at the end of a 4 KiB page.
  */
 #define AHEAD 3072
