@@ -172,7 +172,7 @@ static rate run(const options *o, const kern_table *k, const kind_row *kind, ker
     if (pieces < o->threads) pieces = o->threads;
     kern_weight w = weight_of(kind, rows * pieces, o->cols);
     *c = kern_choose(k, &w, path, o->n);
-    size_t xs = (size_t)(o->cols * o->n), px = kern_x_stride(c->form, o->cols) * (size_t)o->n;
+    size_t xs = (size_t)(o->cols * o->n), px = kern_x_bytes(c->form, o->cols, o->n);
     float *x = malloc(xs * 4), *y = aligned_alloc(64, (size_t)(w.rows * o->n) * 4 + 64);
     void *prepared = aligned_alloc(64, px + 64);
     for (size_t i = 0; i < xs; i++) x[i] = (float)(i * 2654435761u % 1000) * 1e-3f - 0.5f;

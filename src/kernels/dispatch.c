@@ -1,7 +1,15 @@
+#define _GNU_SOURCE
 #include "kernels/overlay.h"
 #include "kernels/weight.h"
 #include "kernels/x16.h"
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 typedef struct {
     const char *name;
@@ -21,6 +29,19 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
 }
+
+/* Tiles need the processor's word (leaf 7: bf16 22, tiles 24 of EDX; leaf 7.1: avx512_bf16 5 of EAX) and, on
+ * Linux, the kernel's permission for the process. */
+static bool has_amx(void) {
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a >> 5 & 1)) return false;
+#ifdef __linux__
+    return !syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */);
+#else
+    return false;
+#endif
+}
 #endif
 
 /* In ascending order; each may use what the ones before it have. */
@@ -28,6 +49,7 @@ static const isa table[] = {
     {"portable", always, kern_portable},
 #ifdef __x86_64__
     {"avx512", has_avx512, kern_avx512},
+    {"amx", has_amx, kern_amx},
 #endif
 };
 
@@ -38,6 +60,7 @@ const char *const *kern_isas(void) {
         "portable",
 #ifdef __x86_64__
         "avx512",
+        "amx",
 #endif
     };
     return name;
@@ -59,8 +82,10 @@ bool kern_open(kern_table *t, const char *cap, err *e) {
     return true;
 }
 
-size_t kern_x_stride(kern_form form, int64_t cols) {
-    return form == KERN_X_F32 ? 0 : x16_stride(cols);
+size_t kern_x_bytes(kern_form form, int64_t cols, int64_t n) {
+    if (form == KERN_X_F32) return 0;
+    if (form == KERN_X_BF16) return (size_t)((n + 15) / 16 * 16 * ((cols + 63) / 64 * 64)) * 2;
+    return (size_t)n * x16_stride(cols);
 }
 
 kern_kind kern_kind_of(const kern_weight *w) {
@@ -112,7 +137,7 @@ kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path pat
                          .prepare = t->prepare[form],
                          .form = form,
                          .path = path,
-                         .scratch = n > 1 ? columns * t->scratch[path][kind] : 0,
+                         .scratch = n > 1 || path == KERN_BF16 ? columns * t->scratch[path][kind] : 0,
                          .grain = 4,
                          .isa = t->isa};
 }

@@ -50,14 +50,12 @@ typedef enum {
     KERN_X_WORDS,   /* INT16: see x16.h; values in order */
     KERN_X_BYTES,   /* int16 as high and low bytes, 64 of each at a time */
     KERN_X_NIBBLES, /* as BYTES; of 128 elements the even ones, then the odd ones */
-    KERN_X_BF16,
-    KERN_X_INT8,
+    KERN_X_BF16,    /* as the instruction set wants it */
     KERN_X_FORMS
 } kern_form;
 
-/* Bytes of one prepared row of x (a multiple of 64); 0 for KERN_X_F32. Prepared rows lie this far apart and
- * start at a multiple of 64. */
-size_t kern_x_stride(kern_form form, int64_t cols);
+/* Bytes of n prepared rows of x, which start at a multiple of 64; 0 for KERN_X_F32. */
+size_t kern_x_bytes(kern_form form, int64_t cols, int64_t n);
 
 /* y[i][r] = sum over c of x[i][c] * w[r][c], + bias[r], + add[i][r]; i < n. */
 typedef struct {
@@ -73,8 +71,9 @@ typedef struct {
 } kern_linear;
 
 typedef void kern_linear_fn(const kern_linear *job, int64_t lo, int64_t hi);
-/* Rows [lo, hi) of x (ldx apart, cols elements each) into rows [lo, hi) of dst. A row that holds an infinity
- * or a NaN makes the results of its block NaN. */
+/* Rows [lo, hi) of x (ldx apart, cols elements each) into their places in dst, by any threads; splits at
+ * multiples of 16 are the fastest. A row that holds an infinity or a NaN makes the results of its block NaN.
+ */
 typedef void kern_prepare_fn(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi);
 /* Elements [c, c + n) of row r of w as fp32 (embedding rows). */
 typedef void kern_decode_fn(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out);
@@ -98,7 +97,7 @@ typedef struct {
     const char *isa;                                  /* of the last overlay: "portable", "avx2", ... */
     kern_linear_fn *linear[KERN_PATHS][KERN_W_KINDS]; /* NULL: the path has none for this kind */
     kern_form form[KERN_PATHS][KERN_W_KINDS];
-    uint16_t scratch[KERN_PATHS][KERN_W_KINDS]; /* bytes a column (rounded up to 64 columns), when n > 1 */
+    uint16_t scratch[KERN_PATHS][KERN_W_KINDS]; /* bytes a column (rounded up to 64); EXACT: n > 1 */
     kern_prepare_fn *prepare[KERN_X_FORMS];     /* NULL for KERN_X_F32 */
     kern_decode_fn *decode;
 } kern_table;

@@ -7,4 +7,5 @@
 void kern_portable(kern_table *t);
 void kern_avx2(kern_table *t);
 void kern_avx512(kern_table *t);
+void kern_amx(kern_table *t);
 #endif

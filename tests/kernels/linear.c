@@ -127,7 +127,7 @@ static void subject_free(subject *s) {
 /* y[n][rows] of one kernel, in random pieces of rows when a seed is given. */
 static void run(const subject *s, const kern_choice *c, int64_t n, float *y, uint64_t *seed) {
     int64_t rows = s->c->rows, cols = s->c->cols;
-    size_t prepared = kern_x_stride(c->form, cols) * (size_t)n;
+    size_t prepared = kern_x_bytes(c->form, cols, n);
     void *px = prepared ? guarded(prepared, 64, true) : NULL;
     void *scratch = c->scratch ? guarded(c->scratch, 64, true) : NULL;
     if (c->prepare) c->prepare(px, s->x, cols, cols, n / 2, n), c->prepare(px, s->x, cols, cols, 0, n / 2);
