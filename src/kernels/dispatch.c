@@ -22,6 +22,12 @@ static bool always(void) {
 }
 
 #ifdef __x86_64__
+/* Leaf 1: F16C is bit 29 of ECX; not every compiler knows its name. */
+static bool has_avx2(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
 
 /* Ice Lake and Zen 4 on. */
 static bool has_avx512(void) {
@@ -45,24 +51,19 @@ static bool has_amx(void) {
 #endif
 
 /* In ascending order; each may use what the ones before it have. */
-static const isa table[] = {
-    {"portable", always, kern_portable},
 #ifdef __x86_64__
-    {"avx512", has_avx512, kern_avx512},
-    {"amx", has_amx, kern_amx},
+#define ISAS(ROW) ROW(portable, always) ROW(avx2, has_avx2) ROW(avx512, has_avx512) ROW(amx, has_amx)
+#else
+#define ISAS(ROW) ROW(portable, always)
 #endif
-};
 
+#define AS_ROW(name, present) {#name, present, kern_##name},
+static const isa table[] = {ISAS(AS_ROW)};
 #define N_ISA (sizeof table / sizeof *table)
 
 const char *const *kern_isas(void) {
-    static const char *const name[N_ISA + 1] = {
-        "portable",
-#ifdef __x86_64__
-        "avx512",
-        "amx",
-#endif
-    };
+#define AS_NAME(name, present) #name,
+    static const char *const name[] = {ISAS(AS_NAME) NULL};
     return name;
 }
 
