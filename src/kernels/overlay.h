@@ -3,9 +3,14 @@
 #ifndef KERNELS_OVERLAY_H
 #define KERNELS_OVERLAY_H
 #include "kernels/kernels.h"
+#include "kernels/ops.h"
 
 void kern_portable(kern_table *t);
 void kern_avx2(kern_table *t);
 void kern_avx512(kern_table *t);
 void kern_amx(kern_table *t);
+
+void kern_ops_portable(kern_ops *t);
+void kern_ops_avx2(kern_ops *t);
+void kern_ops_avx512(kern_ops *t);
 #endif

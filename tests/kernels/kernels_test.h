@@ -2,10 +2,15 @@
 #ifndef KERNELS_TEST_H
 #define KERNELS_TEST_H
 #include "kernels/kernels.h"
+#include "kernels/ops.h"
 
 /* Counts a check; prints the message when it fails. */
 void test_check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* tables: one per instruction set of this machine, plain C first. */
 void test_linear(const kern_table *tables, int n_tables);
+
+void test_rows(const kern_ops *k, uint64_t *seed);
+void test_attention(const kern_ops *k, uint64_t *seed);
+void test_delta(const kern_ops *k, uint64_t *seed);
 #endif

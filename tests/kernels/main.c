@@ -29,6 +29,15 @@ int main(void) {
     }
     test_check(!kern_open(&table[n], "z80", &e), "kern_open(z80) finds it");
     test_linear(table, n);
+    uint64_t seed = 11;
+    for (int i = 0; i < n; i++) {
+        kern_ops k;
+        test_check(kern_ops_open(&k, table[i].isa, &e), "kern_ops_open(%s): %s", table[i].isa, e.msg);
+        if (strcmp(k.isa, table[i].isa)) continue; /* nothing of its own */
+        test_rows(&k, &seed);
+        test_attention(&k, &seed);
+        test_delta(&k, &seed);
+    }
     printf("%ld checks, %ld failures\n", checks, failures);
     return failures != 0;
 }

@@ -51,14 +51,14 @@ static size_t align_of(kern_type type) {
 }
 
 /* A normal number of fp16 near v, truncated: the tests need some fp16 values, not rounding. */
-static uint16_t to_half(double v) {
+uint16_t half_of(double v) {
     int e;
     double m = frexp(fabs(v), &e);
     if (e < -13 || v == 0) return 0;
     return (uint16_t)((v < 0) << 15 | (e + 14) << 10 | ((int)(m * 2048) & 1023));
 }
 
-static double half_at(const void *p, int64_t i) {
+double half_at(const void *p, int64_t i) {
     uint16_t h;
     memcpy(&h, (const char *)p + 2 * i, 2);
     int e = h >> 10 & 31, m = h & 1023;
@@ -86,7 +86,7 @@ static void *values(kern_type type, int64_t n, double centre, double spread, uin
     for (int64_t i = 0; i < n; i++) {
         double v = centre + spread * random_normal(seed);
         float f = (float)v;
-        uint16_t h = to_half(v);
+        uint16_t h = half_of(v);
         if (type == KERN_F32)
             memcpy(p + 4 * i, &f, 4);
         else if (type == KERN_F16)

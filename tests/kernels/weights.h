@@ -28,6 +28,10 @@ void guarded_free(void *p, size_t n, size_t align, bool at_end);
 uint64_t random_bits(uint64_t *seed);
 double random_normal(uint64_t *seed);
 
+/* A number of fp16 near v; element i of an array of them. */
+uint16_t half_of(double v);
+double half_at(const void *p, int64_t i);
+
 void weight_make(test_weight *t, const weight_case *c, uint64_t *seed, bool at_end);
 void weight_free(test_weight *t, bool at_end);
 /* w[r][c] in f64, from the bytes, written without the library's code. */

@@ -1,0 +1,283 @@
+/* The gated delta rule, its convolution and its gates. */
+#ifndef KERNELS_BODY_DELTA_H
+#define KERNELS_BODY_DELTA_H
+#include "kernels/body_attention.h"
+
+/* ---- convolution ---- */
+
+#define TAPS 8
+
+/* One channel's or LANES channels' column j of the history: state, then u. */
+INLINE vec conv_column(const kern_conv *job, kept as, int64_t c, int64_t n, int64_t j) {
+    int64_t kept_columns = job->taps - 1;
+    if (j >= kept_columns) return load_up_to(job->u + (j - kept_columns) * job->ldu + c, n);
+    const uint16_t *h = job->state.value;
+    float part[LANES] = {0};
+    for (int64_t i = 0; i < (n < LANES ? n : LANES); i++) {
+        int64_t at = (c + i) * job->ld_state + j;
+        part[i] = as == KEPT_F32 ? ((const float *)job->state.value)[at] : num_f16_f32(h[at]);
+        if (as == KEPT_PAIR) part[i] += num_f16_f32(job->state.rest[at]);
+    }
+    return v_load(part);
+}
+
+INLINE void conv_keep(const kern_conv *job, kept as, int64_t c, int64_t n, int64_t j, vec v) {
+    uint16_t *h = job->state.value;
+    float part[LANES];
+    v_store(part, v);
+    for (int64_t i = 0; i < (n < LANES ? n : LANES); i++) {
+        int64_t at = (c + i) * job->ld_state + j;
+        if (as == KEPT_F32) ((float *)job->state.value)[at] = part[i];
+        if (as != KEPT_F32) h[at] = num_f32_f16(part[i]);
+        if (as == KEPT_PAIR) job->state.rest[at] = num_f32_f16(part[i] - num_f16_f32(h[at]));
+    }
+}
+
+INLINE vec conv_weight(const kern_conv *job, int64_t c, int64_t n, int64_t tap) {
+    const float *w = job->w + tap * job->w_tap + c * job->w_channel;
+    if (job->w_channel == 1) return load_up_to(w, n);
+    float part[LANES] = {0};
+    for (int64_t i = 0; i < (n < LANES ? n : LANES); i++) part[i] = w[i * job->w_channel];
+    return v_load(part);
+}
+
+INLINE void conv_channels(const kern_conv *job, kept as, int64_t c, int64_t n) {
+    int64_t taps = job->taps;
+    vec w[TAPS], x[TAPS];
+    for (int64_t j = 0; j < taps; j++) w[j] = conv_weight(job, c, n, j);
+    for (int64_t j = 0; j + 1 < taps; j++) x[j] = conv_column(job, as, c, n, j);
+    vec kept_columns[TAPS];
+    for (int64_t j = 0; j + 1 < taps; j++) kept_columns[j] = conv_column(job, as, c, n, job->valid + j);
+    for (int64_t t = 0; t < job->tokens; t++) {
+        x[taps - 1] = load_up_to(job->u + t * job->ldu + c, n);
+        vec s = w[0] * x[0];
+        for (int64_t j = 1; j < taps; j++) s = v_fma(w[j], x[j], s);
+        s = v_silu(s);
+        store_up_to(job->y + t * job->ldy + c, s, n);
+        for (int64_t j = 0; j + 1 < taps; j++) x[j] = x[j + 1];
+    }
+    for (int64_t j = 0; j + 1 < taps; j++) conv_keep(job, as, c, n, j, kept_columns[j]);
+}
+
+static void conv(const kern_conv *job, int64_t lo, int64_t hi) {
+    for (int64_t c = lo; c < hi; c += LANES) switch (kept_as(&job->state)) {
+        case KEPT_F16: conv_channels(job, KEPT_F16, c, hi - c); break;
+        case KEPT_PAIR: conv_channels(job, KEPT_PAIR, c, hi - c); break;
+        case KEPT_F32: conv_channels(job, KEPT_F32, c, hi - c); break;
+        }
+}
+
+/* ---- gates ---- */
+
+static void gates(const kern_gates *job, int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t t = i / job->heads, h = i % job->heads;
+        float x = job->a[t * job->lda + h] + job->bias[h];
+        float soft = (x > 0 ? x : 0) + log1pf(expf(-fabsf(x)));
+        job->log_decay[i] = t < job->valid ? job->rate[h] * soft : 0;
+        job->beta[i] = t < job->valid ? 1 / (1 + expf(-job->b[t * job->ldb + h])) : 0;
+    }
+}
+
+/* ---- recurrence ---- */
+
+/* A head's state is worked on in blocks of columns that stay in the first cache: columns don't depend on each
+ * other. Tokens go through in runs, whose q and k are made ready first. */
+#define DELTA_COLUMNS (4 * LANES)
+#define DELTA_RUN     32
+
+typedef struct {
+    float *state;             /* blocks of columns [dk][DELTA_COLUMNS], one after another */
+    float *q, *k;             /* [DELTA_RUN][dk] */
+    float *alpha, *beta, *kq; /* [DELTA_RUN]; kq: k . q */
+} delta_scratch;
+
+INLINE delta_scratch delta_scratch_of(const kern_delta *job) {
+    int64_t blocks = (job->dv + DELTA_COLUMNS - 1) / DELTA_COLUMNS;
+    float *p = job->scratch;
+    delta_scratch s;
+    s.state = p, p += blocks * DELTA_COLUMNS * job->dk;
+    s.q = p, p += DELTA_RUN * job->dk;
+    s.k = p, p += DELTA_RUN * job->dk;
+    s.alpha = p, s.beta = p + DELTA_RUN, s.kq = p + 2 * DELTA_RUN;
+    return s;
+}
+
+/* to = x * scale, of unit length first when wanted */
+INLINE void delta_vector(float *to, const float *x, int64_t n, const kern_delta *job, float scale) {
+    if (job->unit) scale *= 1 / sqrtf(row_sum(x, n, 0, true) + job->unit_eps);
+    for (int64_t i = 0; i < n; i += LANES) store_up_to(to + i, load_up_to(x + i, n - i) * scale, n - i);
+}
+
+static void delta_ready(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t t, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t kh = head / job->repeat, gate = head * job->gate_step.outer + (t + i) * job->gate_step.inner;
+        float *q = s->q + i * job->dk, *k = s->k + i * job->dk;
+        delta_vector(q, job->q + kh * job->q_step.outer + (t + i) * job->q_step.inner, job->dk, job,
+                     job->q_scale);
+        delta_vector(k, job->k + kh * job->k_step.outer + (t + i) * job->k_step.inner, job->dk, job, 1);
+        s->alpha[i] = job->decayed ? job->log_decay[gate] : expf(job->log_decay[gate]);
+        s->beta[i] = job->beta[gate];
+        vec sum = v_all(0);
+        for (int64_t c = 0; c < job->dk; c += LANES)
+            sum = v_fma(load_up_to(q + c, job->dk - c), load_up_to(k + c, job->dk - c), sum);
+        s->kq[i] = v_sum(sum);
+    }
+}
+
+/* One token's part in a sweep. */
+typedef struct {
+    float alpha;
+    const float *k, *q;
+    vec u[4]; /* beta (v - S^T k) */
+} delta_token;
+
+typedef enum { IN_BLOCK, IN_STATE } delta_side;
+
+/* Goes once over a block of columns: takes in token `old` (if any), multiplies by k and q of token `next` (if
+ * any). from, to: whether rows are read and written in the block, or in the state from element `at` on. */
+INLINE void delta_sweep(const kern_delta *job, float *block, int64_t at, kept as, delta_side from,
+                        delta_side to, const delta_token *old, const delta_token *next, vec *kS, vec *qS) {
+    vec ks[4], qs[4];
+    for (int c = 0; c < 4; c++) ks[c] = qs[c] = v_all(0);
+    for (int64_t i = 0; i < job->dk; i++, at += job->dv, block += DELTA_COLUMNS) {
+        vec s[4];
+        for (int c = 0; c < 4; c++)
+            s[c] = from == IN_STATE ? kept_load(&job->state, as, at + c * LANES) : v_load(block + c * LANES);
+        if (old) {
+            vec k = v_all(old->k[i]);
+            for (int c = 0; c < 4; c++) s[c] = v_fma(k, old->u[c], s[c] * old->alpha);
+        }
+        for (int c = 0; c < 4; c++)
+            if (to == IN_STATE)
+                kept_store(&job->state, as, at + c * LANES, s[c]);
+            else if (old || from == IN_STATE)
+                v_store(block + c * LANES, s[c]);
+        if (next) {
+            vec k = v_all(next->k[i]), q = v_all(next->q[i]);
+            for (int c = 0; c < 4; c++) ks[c] = v_fma(k, s[c], ks[c]);
+            for (int c = 0; c < 4; c++) qs[c] = v_fma(q, s[c], qs[c]);
+        }
+    }
+    if (next)
+        for (int c = 0; c < 4; c++) kS[c] = ks[c], qS[c] = qs[c];
+}
+
+static void delta_first(const kern_delta *job, float *block, int64_t at, const delta_token *next, vec *ks,
+                        vec *qs) {
+    switch (kept_as(&job->state)) {
+    case KEPT_F16: delta_sweep(job, block, at, KEPT_F16, IN_STATE, IN_BLOCK, NULL, next, ks, qs); break;
+    case KEPT_PAIR: delta_sweep(job, block, at, KEPT_PAIR, IN_STATE, IN_BLOCK, NULL, next, ks, qs); break;
+    case KEPT_F32: delta_sweep(job, block, at, KEPT_F32, IN_STATE, IN_BLOCK, NULL, next, ks, qs); break;
+    }
+}
+
+static void delta_last(const kern_delta *job, float *block, int64_t at, const delta_token *old) {
+    switch (kept_as(&job->state)) {
+    case KEPT_F16: delta_sweep(job, block, at, KEPT_F16, IN_BLOCK, IN_STATE, old, NULL, NULL, NULL); break;
+    case KEPT_PAIR: delta_sweep(job, block, at, KEPT_PAIR, IN_BLOCK, IN_STATE, old, NULL, NULL, NULL); break;
+    case KEPT_F32: delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_STATE, old, NULL, NULL, NULL); break;
+    }
+}
+
+/* Tokens t .. t + n through the columns from c on. whole: the columns are as many as a block has and the
+ * state is read and written on the way; else they are already in the block, and stay there. */
+static void delta_block(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t t, int64_t n,
+                        int64_t c, bool whole) {
+    float *block = s->state + c * job->dk;
+    int64_t at = head * job->dk * job->dv + c;
+    delta_token old, next;
+    for (int64_t i = 0; i < n; i++) {
+        vec ks[4], qs[4];
+        next = (delta_token){.alpha = s->alpha[i], .k = s->k + i * job->dk, .q = s->q + i * job->dk};
+        if (i > 0)
+            delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_BLOCK, &old, &next, ks, qs);
+        else if (whole)
+            delta_first(job, block, at, &next, ks, qs);
+        else
+            delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_BLOCK, NULL, &next, ks, qs);
+        const float *v = job->v + head * job->v_step.outer + (t + i) * job->v_step.inner + c;
+        float *o = job->y + head * job->y_step.outer + (t + i) * job->y_step.inner + c;
+        for (int u = 0; u < 4; u++) {
+            int64_t left = at_least(job->dv - c - u * LANES, 0);
+            next.u[u] = (load_up_to(v + u * LANES, left) - ks[u] * next.alpha) * s->beta[i];
+            store_up_to(o + u * LANES, v_fma(next.u[u], v_all(s->kq[i]), qs[u] * next.alpha), left);
+        }
+        old = next;
+    }
+    if (whole)
+        delta_last(job, block, at, &old);
+    else
+        delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_BLOCK, &old, NULL, NULL, NULL);
+}
+
+/* A head's state to the blocks in scratch, zeros behind the last column, or back. */
+static void delta_copy(const kern_delta *job, const delta_scratch *s, int64_t head, bool back) {
+    kept as = kept_as(&job->state);
+    int64_t blocks = (job->dv + DELTA_COLUMNS - 1) / DELTA_COLUMNS;
+    for (int64_t c = 0; c < blocks * DELTA_COLUMNS; c += LANES)
+        for (int64_t i = 0; i < job->dk; i++) {
+            float *x = s->state + c / DELTA_COLUMNS * DELTA_COLUMNS * job->dk + i * DELTA_COLUMNS +
+                       c % DELTA_COLUMNS;
+            int64_t at = (head * job->dk + i) * job->dv + c, n = job->dv - c < LANES ? job->dv - c : LANES;
+            if (n <= 0) {
+                if (!back) v_store(x, v_all(0));
+            } else if (back && n == LANES)
+                kept_store(&job->state, as, at, v_load(x));
+            else if (back)
+                kept_store_n(&job->state, as, at, v_load(x), n);
+            else
+                v_store(x, n == LANES ? kept_load(&job->state, as, at) : kept_load_n(&job->state, as, at, n));
+        }
+}
+
+/* The same for a state [dv][dk]. */
+static void delta_turn(const kern_delta *job, const delta_scratch *s, int64_t head, bool back) {
+    kept as = kept_as(&job->state);
+    for (int64_t c = 0; c < job->dv; c++)
+        for (int64_t i = 0; i < job->dk; i++) {
+            int64_t at = (head * job->dv + c) * job->dk + i;
+            float *x = s->state + c / DELTA_COLUMNS * DELTA_COLUMNS * job->dk + i * DELTA_COLUMNS +
+                       c % DELTA_COLUMNS;
+            if (back)
+                kept_store_n(&job->state, as, at, v_load_n(x, 1), 1);
+            else
+                v_store_n(x, kept_load_n(&job->state, as, at, 1), 1);
+        }
+}
+
+static void delta_output(const kern_delta *job, int64_t head) {
+    if (!job->weight) return;
+    kern_norm gated = {.n = job->dv,
+                       .inner = 1,
+                       .kind = KERN_NORM_MEAN,
+                       .eps = job->eps,
+                       .scale = 1,
+                       .x = job->y + head * job->y_step.outer,
+                       .weight = job->weight,
+                       .z = job->z ? job->z + head * job->z_step.outer : NULL,
+                       .x_step = {job->y_step.inner, 0},
+                       .y_step = {job->y_step.inner, 0},
+                       .z_step = {job->z_step.inner, 0},
+                       .y = job->y + head * job->y_step.outer};
+    norm(&gated, 0, job->tokens);
+}
+
+static void delta(const kern_delta *job, int64_t lo, int64_t hi) {
+    delta_scratch s = delta_scratch_of(job);
+    void (*copy)(const kern_delta *, const delta_scratch *, int64_t, bool) =
+        job->transposed ? delta_turn : delta_copy;
+    /* one run of tokens: a block is read, worked on and written while it is in the first cache */
+    bool whole = job->tokens <= DELTA_RUN && job->dv % DELTA_COLUMNS == 0 && !job->transposed;
+    for (int64_t head = lo; head < hi; head++) {
+        if (!whole) copy(job, &s, head, false);
+        for (int64_t t = 0; t < job->tokens; t += DELTA_RUN) {
+            int64_t n = job->tokens - t < DELTA_RUN ? job->tokens - t : DELTA_RUN;
+            delta_ready(job, &s, head, t, n);
+            for (int64_t c = 0; c < job->dv; c += DELTA_COLUMNS) delta_block(job, &s, head, t, n, c, whole);
+        }
+        if (!whole) copy(job, &s, head, true);
+        delta_output(job, head);
+    }
+}
+#endif

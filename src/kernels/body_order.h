@@ -1,0 +1,70 @@
+/* The largest of a row. */
+#ifndef KERNELS_BODY_ORDER_H
+#define KERNELS_BODY_ORDER_H
+#include "kernels/body_rows.h"
+
+typedef struct {
+    float key;
+    int32_t index;
+} ranked;
+
+/* a comes before b; NaN is larger than all numbers, equal ones keep their order. */
+INLINE bool ranks_before(ranked a, ranked b) {
+    bool na = a.key != a.key, nb = b.key != b.key;
+    if (na != nb) return na;
+    if (!na && a.key != b.key) return a.key > b.key;
+    return a.index < b.index;
+}
+
+/* The root is the last in order. */
+static void rank_down(ranked *heap, int64_t n, int64_t i) {
+    ranked x = heap[i];
+    for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && ranks_before(heap[child], heap[child + 1])) child++;
+        if (!ranks_before(x, heap[child])) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = x;
+}
+
+/* Elements [from, to) of x, all behind those in the heap: only larger ones get in. */
+INLINE void rank_range(ranked *heap, int64_t k, const float *x, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i++) {
+        ranked a = {x[i], (int32_t)i};
+        if (ranks_before(a, heap[0])) heap[0] = a, rank_down(heap, k, 0);
+    }
+}
+
+static void top(const kern_top *job, int64_t lo, int64_t hi) {
+    ranked *heap = job->scratch;
+    for (int64_t r = lo; r < hi && job->k > 0; r++) {
+        const float *x = job->x + r * job->ldx;
+        int64_t k = job->k, i = k;
+        for (int64_t j = 0; j < k; j++) heap[j] = (ranked){x[j], (int32_t)j};
+        for (int64_t j = k / 2 - 1; j >= 0; j--) rank_down(heap, k, j);
+        for (; i + 4 * LANES <= job->n; i += 4 * LANES) {
+            unsigned any = 0;
+            for (int u = 0; u < 4; u++) any |= v_above(v_load(x + i + u * LANES), heap[0].key);
+            if (any) rank_range(heap, k, x, i, i + 4 * LANES);
+        }
+        rank_range(heap, k, x, i, job->n);
+        for (int64_t n = k; n-- > 0;) { /* the last in order leaves first */
+            if (job->values) job->values[r * k + n] = heap[0].key;
+            if (job->ids) job->ids[r * k + n] = heap[0].index + job->first;
+            heap[0] = heap[n];
+            rank_down(heap, n, 0);
+        }
+    }
+}
+
+static int64_t argmax(const float *x, int64_t n) {
+    if (n == 0 || x[0] != x[0]) return 0;
+    vec most = v_all(x[0]);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) most = v_max(v_load(x + i), most);
+    float best = v_top(most);
+    for (; i < n; i++) best = x[i] > best ? x[i] : best;
+    for (i = 0; x[i] != best; i++) continue;
+    return i;
+}
+#endif

@@ -1,0 +1,152 @@
+/* Attention kernels against the textbook formula in f64. */
+#include "buffers.h"
+#include "kernels_test.h"
+#include "weights.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    int64_t heads, groups, tokens, d, d_v, keys, first;
+    char kept; /* see buffers_memory() */
+    bool mask, gate;
+    bool by_token; /* queries and results [token][head], else [head][token] */
+} attention_case;
+
+static const attention_case cases[] = {
+    {8, 2, 1, 256, 256, 600, 599, 'h', false, true, true},
+    {16, 8, 1, 128, 128, 1024, 700, 'h', false, false, true},
+    {14, 2, 1, 64, 64, 300, 255, 'h', false, false, false},
+    {16, 8, 1, 128, 128, 256, 0, 'h', false, false, true},
+    {4, 4, 3, 40, 24, 530, 300, 'p', false, true, false},
+    {3, 1, 5, 33, 17, 70, 10, 'f', false, false, true},
+    {6, 2, 1, 64, 64, 520, 0, 'h', true, false, true},
+    {4, 2, 7, 36, 20, 300, 0, 'p', true, false, false},
+    {16, 8, 20, 128, 128, 300, 100, 'h', false, false, true},
+    {8, 2, 9, 64, 64, 64, 0, 'h', false, true, true},
+    {4, 2, 70, 36, 20, 200, 37, 'p', false, false, false},
+    {3, 1, 33, 40, 24, 90, 0, 'f', true, false, true},
+    {4, 1, 64, 256, 256, 512, 300, 'h', false, true, true},
+};
+
+typedef struct {
+    const attention_case *c;
+    kern_attention job;
+    int64_t q_size, y_size;
+} subject;
+
+static void subject_make(subject *s, buffers *b, const attention_case *c) {
+    int64_t rows = c->heads * c->tokens, wide = c->d + 7; /* queries lie in wider rows */
+    *s = (subject){.c = c};
+    kern_attention *job = &s->job;
+    *job = (kern_attention){.heads = c->heads,
+                            .groups = c->groups,
+                            .tokens = c->tokens,
+                            .d = c->d,
+                            .d_v = c->d_v,
+                            .keys = c->keys,
+                            .first = c->first,
+                            .units = 37,
+                            .scale = (float)(1 / sqrt((double)c->d)),
+                            .ldm = c->keys};
+    job->q_step = c->by_token ? (kern_step){wide, c->heads * wide} : (kern_step){c->tokens * wide, wide};
+    job->y_step =
+        c->by_token ? (kern_step){c->d_v, c->heads * c->d_v} : (kern_step){c->tokens * c->d_v, c->d_v};
+    job->gate_step = job->y_step;
+    job->q = buffers_floats(b, rows * wide - 7, 3);
+    if (c->gate) job->gate = buffers_floats(b, rows * c->d_v, 2);
+    job->k_step = (kern_step){c->keys * (c->d + 2), c->d + 2};
+    job->v_step = (kern_step){c->d_v, c->groups * c->d_v};
+    job->k = buffers_memory(b, c->kept, c->groups * c->keys * (c->d + 2) - 2, 1);
+    job->v = buffers_memory(b, c->kept, c->groups * c->keys * c->d_v, 1);
+    if (c->mask) {
+        float *m = buffers_floats(b, c->tokens * c->keys, 1);
+        for (int64_t t = 0; t < c->tokens; t++) /* a hidden head, a hidden tail, holes */
+            for (int64_t j = 0; j < c->keys; j++)
+                if (j < 3 * (t % 9) || j > c->keys / 2 + t || j % 5 == 4)
+                    m[t * c->keys + j] = t % 2 ? -INFINITY : -6e4f;
+        job->mask = m;
+    }
+    s->y_size = rows * c->d_v;
+    job->y = buffers_floats(b, s->y_size, 1);
+    job->partial = buffers_floats(b, kern_partial_size(job) + 1, 1);
+    job->scratch = buffers_bytes(b, kern_attention_scratch(job), 64);
+}
+
+/* The largest error of a head's results, relative to the largest value. */
+static double error_of(const subject *s, int64_t h, int64_t t) {
+    const kern_attention *job = &s->job;
+    int64_t g = h / (job->heads / job->groups), n = job->mask ? job->keys : job->first + t + 1;
+    const float *q = job->q + h * job->q_step.outer + t * job->q_step.inner;
+    const float *y = job->y + h * job->y_step.outer + t * job->y_step.inner;
+    double *p = malloc((size_t)job->keys * 8), top = -INFINITY, sum = 0, e = 0;
+    for (int64_t j = 0; j < n; j++) {
+        double dot = 0;
+        for (int64_t i = 0; i < job->d; i++)
+            dot += (double)q[i] * memory_at(&job->k, g * job->k_step.outer + j * job->k_step.inner + i);
+        p[j] = dot * (double)job->scale + (job->mask ? (double)job->mask[t * job->ldm + j] : 0);
+        top = fmax(top, p[j]);
+    }
+    for (int64_t j = 0; j < n; j++) sum += p[j] = exp(p[j] - top);
+    for (int64_t i = 0; i < job->d_v; i++) {
+        double want = 0;
+        for (int64_t j = 0; j < n; j++)
+            want += p[j] / sum * memory_at(&job->v, g * job->v_step.outer + j * job->v_step.inner + i);
+        if (job->gate)
+            want /= 1 + exp(-(double)job->gate[h * job->gate_step.outer + t * job->gate_step.inner + i]);
+        double d = fabs((double)y[i] - want);
+        if (!(d <= e)) e = d;
+    }
+    free(p);
+    return e;
+}
+
+static void run(const kern_ops *k, const kern_attention *job, uint64_t *seed) {
+    IN_PIECES(k->attend, job, job->units, seed)
+    if (job->tokens < KERN_MANY) IN_PIECES(k->attend_join, job, job->tokens * job->heads, seed)
+}
+
+static void check_case(const kern_ops *k, uint64_t *seed, const attention_case *c) {
+    buffers b = {.seed = seed};
+    subject s;
+    subject_make(&s, &b, c);
+    run(k, &s.job, NULL);
+    double e = 0;
+    for (int64_t h = 0; h < c->heads; h++)
+        for (int64_t t = 0; t < c->tokens; t++) e = fmax(e, error_of(&s, h, t));
+    /* scores reach 12: an error of sqrt(d) ulps there moves exp by 1e-5 of itself; values are about 1 */
+    test_check(e <= 2e-5, "%s: attention %ld is off by %g", k->isa, (long)(c - cases), e);
+    kern_attention again = s.job;
+    again.y = buffers_floats(&b, s.y_size, 1);
+    again.units = 5;
+    run(k, &again, seed);
+    test_check(!memcmp(s.job.y, again.y, (size_t)s.y_size * 4), "%s: attention %ld in pieces", k->isa,
+               (long)(c - cases));
+    buffers_free(&b);
+}
+
+/* A query that sees nothing gets NaN, its neighbours don't. */
+static void check_nothing(const kern_ops *k, uint64_t *seed, const attention_case *c) {
+    buffers b = {.seed = seed};
+    subject s;
+    subject_make(&s, &b, c);
+    float *mask = buffers_floats(&b, c->tokens * c->keys, 1);
+    for (int64_t j = 0; j < c->keys; j++) mask[j] = -INFINITY;
+    s.job.mask = mask;
+    run(k, &s.job, seed);
+    bool ok = true;
+    for (int64_t h = 0; h < c->heads; h++)
+        for (int64_t t = 0; t < c->tokens; t++)
+            ok = ok && isnan(s.job.y[h * s.job.y_step.outer + t * s.job.y_step.inner]) == (t == 0);
+    test_check(ok, "%s: attention to nothing", k->isa);
+    int64_t n = c->keys;
+    test_check(k->visible(mask, n, -1e4f) == 0 && k->visible(mask + n, n, -1e4f) == n, "%s: visible keys",
+               k->isa);
+    buffers_free(&b);
+}
+
+void test_attention(const kern_ops *k, uint64_t *seed) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(k, seed, &cases[i]);
+    check_nothing(k, seed, &cases[5]);
+    check_nothing(k, seed, &cases[9]);
+}
