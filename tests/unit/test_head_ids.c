@@ -13,7 +13,14 @@
 
 #define WIDTH 32
 #define K     64
-#define ONE   0x3F80 /* as bf16 */
+#define ONE   0x3F80  /* as bf16 */
+#ifdef MILLET_HOSTILE /* the sanitizers take their time */
+#define VARIANTS   "w8"
+#define N_VARIANTS 1
+#else
+#define VARIANTS   "w8,fp16,w4"
+#define N_VARIANTS 3
+#endif
 
 static char work[] = "/tmp/millet-ids-XXXXXX";
 static char ckpt[200], out[200];
@@ -130,12 +137,11 @@ static void run(int64_t rows, bool tied, const char *precision, rt_mode mode) {
     write_checkpoint(rows, tied, list, n);
     for (int i = 0; i < n; i++) best_scores(rows, list[i], score[i]);
     const convert_options o = {
-        .precision = precision, .context = 64, .top_k = K, .variants = "fp16,w8,w4", .overwrite = true};
+        .precision = precision, .context = 64, .top_k = K, .variants = VARIANTS, .overwrite = true};
     err e = {0};
     if (!convert_checkpoint(ckpt, out, &o, NULL, &e)) fail_msg("%s", e.msg);
-    static const char *const names[] = {"FP16", "W8", "W4"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        check_package(names[i], mode, rows, tied, list, n, score);
+    static const char *const names[] = {"W8", "FP16", "W4"};
+    for (size_t i = 0; i < N_VARIANTS; i++) check_package(names[i], mode, rows, tied, list, n, score);
 }
 
 static void tied_151936(void **s) {
