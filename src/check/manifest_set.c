@@ -78,7 +78,8 @@ static void verify_functions(verify *v, const char *package, const json *x, cons
 static void verify_package(set *s, const json *x, const char *name) {
     verify *v = s->v;
     const json *scheme = json_get(v->j, "scheme"), *group = json_get(scheme, "group_size");
-    const json *recipe = json_get(scheme, "recipe_sha256"), *plan = json_get(scheme, "precision_plan_sha256");
+    const json *recipe = json_get(scheme, "recipe_sha256"),
+               *plan = json_get(json_get(v->j, "graph"), "precision_plan_sha256");
     verify_files(v, x, name);
     coreml_package *p = verify_open(v, name);
     s->name[s->n] = name;
@@ -95,7 +96,7 @@ static void verify_package(set *s, const json *x, const char *name) {
 
 /* Whether the layers of the packages follow one another and are all there. */
 static void verify_layers(verify *v, const json *packages) {
-    int64_t at = 0, all = json_int(json_get(v->j, "model"), "layers", -1);
+    int64_t at = 0, all = json_int(json_get(v->j, "model"), "layers", -1), heads = 0;
     JSON_EACH(x, packages) {
         const char *role = json_str(x, "role", ""), *name = json_str(x, "path", "");
         const json *range = verify_member(v, x, "layers", JSON_ARRAY);
@@ -107,8 +108,11 @@ static void verify_layers(verify *v, const json *packages) {
             verify_fail(v, name, "layers",
                         arena_printf(v->a, head ? "none" : "layers from %" PRId64 " on", at),
                         arena_printf(v->a, "[%" PRId64 ", %" PRId64 "] with role %s", first, end, role));
+        heads += head;
         if (!head) at = end;
     }
+    verify_int(v, v->r->document, json_get(v->j, "graph"), "heads", heads);
+    verify_int(v, v->r->document, json_get(v->j, "graph"), "chunks", packages->len - heads);
     if (at != all)
         verify_fail(v, v->r->document, "layers", arena_printf(v->a, "%" PRId64 " in all packages", all),
                     arena_printf(v->a, "%" PRId64, at));

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static void add_graph(str *s, const job *j) {
+static bool add_graph(str *s, const job *j, err *e) {
+    char digest[SHA256_HEX];
     const models_options *o = &j->graph_options;
     const ir_program *p = j->package[0].g.program;
     str_adds(s, "\"graph\":{\"revision\":1,");
@@ -24,7 +25,14 @@ static void add_graph(str *s, const job *j) {
     for (size_t i = 0; i < p->n_func; i++) str_printf(s, "%s\"%s\"", i ? "," : "", p->func[i]->name);
     str_adds(s, "],\"prefill_sizes\":[");
     for (size_t i = 0; i < o->n_prefill; i++) str_printf(s, "%s%" PRId64, i ? "," : "", o->prefill[i]);
-    str_adds(s, "]}");
+    size_t chunks = 0;
+    for (size_t i = 0; i < j->n_package; i++)
+        chunks += j->package[i].part.end_layer > j->package[i].part.layer;
+    str_printf(s, "],\"chunks\":%zu,\"heads\":%zu,", chunks, j->n_package - chunks);
+    if (j->o->precision_plan && !sha256_file(j->o->precision_plan, digest, NULL, e)) return false;
+    record_string(s, "precision_plan_sha256", j->o->precision_plan ? digest : NULL);
+    str_addc(s, '}');
+    return true;
 }
 
 static bool add_scheme(str *s, const job *j, err *e) {
@@ -164,7 +172,7 @@ static bool add_document(str *s, const job *j, err *e) {
     str_printf(s, "\"signature\":\"%064d\",\"model\":{", 0);
     record_model(s, j);
     str_adds(s, "},");
-    add_graph(s, j);
+    if (!add_graph(s, j, e)) return false;
     str_addc(s, ',');
     if (!add_scheme(s, j, e)) return false;
     str_addc(s, ',');

@@ -109,6 +109,63 @@ expect 0 '' verify bad
 expect 1 '' "$millet" check bad/$P-FP16.mlpackage --against "$model" --ids-file ids
 grep -qE 'lm_head_weight: [0-9]+ elements differ' stdout || fail "check does not name the head: $(grep FAILED stdout)"
 
+# --- chunks ---
+hybrid=$MILLET_CASES/models/tiny-qwen3.5
+"$millet" convert "$hybrid" -o set --chunks 3 --prefill 4,16 --context 96 -q || fail convert
+expect 0 '' verify set --against "$hybrid"
+grep -qE '^metadata.json: 3 packages, .* signature, .*: all as stated$' stdout || fail "says: $(cat stdout)"
+T=tiny-qwen3.5_embed_tokens.fp16.bin
+damaged set "change(weights('chunk_2_of_3.mlpackage'), flip(100000))" '^chunk_2_of_3.mlpackage/.*/weight.bin: sha256: expected '
+[ "$(grep -c expected stdout)" = 1 ] || fail "more than one line: $(cat stdout)"
+# two chunks swapped: their files; their places in the document; their names in it, digests made anew
+damaged set "exchange(out + '/chunk_1_of_3.mlpackage', out + '/chunk_2_of_3.mlpackage'); seal()" \
+    '^chunk_1_of_3.mlpackage: (states|inputs|name) ?' '^chunk_1_of_3.mlpackage: states of layer 0: expected conv_0, found no such state' \
+    '^metadata.json: packages: expected packages that work together in this order, found .*chunk_'
+damaged set "d['packages'][0], d['packages'][1] = d['packages'][1], d['packages'][0]" '^chunk_2_of_3.mlpackage: layers: expected layers from 0 on, found \[3, 6\]' \
+    '^metadata.json: packages: expected packages that work together in this order'
+damaged set "
+p, q = d['packages'][:2]
+p['path'], q['path'], p['files'], q['files'], p['functions'], q['functions'] = q['path'], p['path'], q['files'], p['files'], q['functions'], p['functions']" \
+    '^chunk_2_of_3.mlpackage: states of layer 0: expected conv_0, found no such state'
+# a stale table: of another model, of another kind, damaged, gone
+"$millet" convert "$MILLET_CASES/models/rand-qwen2" -o other --preset chunks --context 96 -q 2>/dev/null || fail convert
+damaged set "shutil.copy('other/rand-qwen2_embed_tokens.fp16.bin', out + '/$T'); seal()" "^$T: rows: expected 4096, found [0-9]+" \
+    "^$T: width: expected 256, found [0-9]+" "^$T: vocab_size: expected 4096" '^metadata.json: packages: .*another model|^metadata.json: packages: .*rows of'
+damaged set "change(out + '/$T', flip(70000)); seal()" "^$T: table: expected one that can be read, found .*checksum"
+damaged set "change(out + '/$T', flip(70000))" "^$T: sha256: expected" "^$T: table: "
+damaged set "os.remove(out + '/$T')" "^$T: file: expected listed, found"
+# a missing state: in the document, in the package
+damaged set "del d['states'][4]" '^metadata.json: states: expected states of layer 4, found nothing' '^chunk_2_of_3.mlpackage: state .*: expected not listed, found in the package'
+damaged set "d['states'][3]['names'].pop()" '^chunk_2_of_3.mlpackage: state .*_3: expected not listed, found in the package'
+damaged set "change(program('chunk_2_of_3.mlpackage'), lambda x: x.replace(b'conv_4', b'conv_9')); seal()" '^chunk_2_of_3.mlpackage: states of layer 4: expected conv_4, found no such state'
+damaged set "d['states'][0]['package'] = 1; d['states'][1]['heads'] = 3; d['states'][7]['package'] = 3" '^chunk_2_of_3.mlpackage: states of layer 0: expected a package that has the layer' \
+    'state rec_1: heads: expected 3, found 8' 'states of layer 7: expected a package of the list, found 3'
+damaged set "d['packages'].pop()" '^metadata.json: layers: expected 8 in all packages, found 6' '^metadata.json: packages: ' 'chunks: expected 3, found 2'
+damaged set "d['graph']['context'] = 128; d['graph']['prefill_sizes'] = [4, 32]" ': context: expected 128, found 96' 'prefill_sizes: expected a function for 32 tokens, found nothing' 'one more for 16 tokens'
+damaged set "d['graph']['functions'][1] = 'prefill_5'" "graph.functions: expected prefill_4, as of chunk_1_of_3.mlpackage, found prefill_5"
+damaged set "d['packages'][1]['functions'][0]['inputs'][0]['dtype'] = 'fp16'" '^chunk_2_of_3.mlpackage: dtype: expected fp16, found fp32'
+damaged set "d['packages'][2]['functions'][0]['outputs'][0]['shape'] = [1, 4097]" 'shape of outputs of decode logits: expected \[1,4097\], found \[1,4096\]'
+damaged set "d['scheme']['weights'] = 'lut6'; d['scheme']['bits_per_weight'] = 6.1" 'scheme of layer_0_.*: expected lut6, found fp16' 'bits_per_weight: expected 6.1, found 16'
+damaged set "d['table']['path'] = '../../elsewhere.bin'" 'path: expected a relative path'
+
+# a row of the head takes another's place, digests made anew: check names the tensor
+"$millet" convert "$hybrid" -o bad --context 96 -q --overwrite || fail convert
+edit bad "
+def alias(x): # the last constant is the head: 4096 rows of 256
+    at = len(x) - 4096 * 512
+    x[at + 512 * 700:at + 512 * 701] = x[at + 512 * 600:at + 512 * 601]
+change(weights('model.mlpackage'), alias); seal()"
+expect 0 '' verify bad
+expect 1 '' "$millet" check bad --against "$hybrid" --ids-file ids
+grep -qE 'lm_head_weight: [0-9]+ elements differ from the checkpoint, the first at 1792[0-9][0-9];' stdout || fail "check does not name the head: $(grep FAILED stdout)"
+
+# --- below a common directory, with the table beside it ---
+"$millet" convert "$hybrid" --into shared --context 96 --quantize w8 -q || fail convert
+expect 0 '' verify shared/*/ --against "$hybrid"
+rm shared/*.bin
+expect 1 '' verify shared/*/
+grep -q '^../tiny-qwen3.5_embed_tokens.int8.bin: file: expected listed' stdout || fail "no line about the table: $(cat stdout)"
+
 # --- what is no artifact ---
 mkdir none
 expect 1 'none: neither metadata.json nor conversion_manifest.json is there' verify none

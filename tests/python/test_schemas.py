@@ -83,8 +83,16 @@ def main():
         print(f"skipped: {MODELS} is not there (set MILLET_CASES)")
         return 77
     single = os.path.join(MODELS, "tiny-qwen3")
+    hybrid = os.path.join(MODELS, "tiny-qwen3.5")
     small = os.path.join(MODELS, "rand-qwen2")
-    kinds = [("conversion_manifest", (
+    kinds = [("metadata", (
+        (hybrid, "--chunks", "3", "--prefill", "4,64", "--quantize", "lut6"),
+        (hybrid, "--kv", "stacked", "--precision", "float32"),
+        (small, "--preset", "chunks", "--quantize", "w4", "--vocab", "w8b32"),
+        (os.path.join(MODELS, "rand-qwen3-bigvocab"), "--preset", "chunks", "--max-file-size", "3000000"),
+        (single, "--top-k", "8"),
+        (small, "--top-k", "0", "--precision", "float16"),
+    )), ("conversion_manifest", (
         (single, "--variants", "fp16,w8,w4"),
         (single, "--variants", "fp16,lut6,w8b32", "--remove-fp16", "--vocab", "w8", "--top-k", "0"),
         (small, "--variants", "lut4", "--precision", "float32"),
