@@ -403,6 +403,13 @@ static int64_t row_length(const set *s, const contract_function *fn, size_t n_la
     return n;
 }
 
+/* Whether the packages that return logits can be left out when nobody looks at them. */
+static bool are_heads(const set *s, const contract_function *fn, size_t n_layers) {
+    bool ok = n_layers > 0;
+    for (size_t i = n_layers; i < s->n; i++) ok &= !function_of(s, fn, i)->n_state;
+    return ok;
+}
+
 /* Whether fn does for several tokens what the one-token function does. */
 static bool is_prefill(const contract *c, const set *s, const contract_function *fn, size_t n_layers) {
     bool ok = n_layers == c->n_layers && fn->tokens > 1 && fn->tokens <= c->context &&
@@ -451,6 +458,7 @@ bool contract_find(contract *c, arena *a, const contract_package *p, size_t n, e
     if (c->form == CONTRACT_SINGLE) return true;
     c->hidden = func->stage[0].in.dim[2];
     c->vocab = row_length(&s, func, c->n_layers);
+    c->heads = are_heads(&s, func, c->n_layers);
     if (!check_states(&s, func, &c->context, e)) return false;
     find_prefill(c, func, a, &s);
     return true;

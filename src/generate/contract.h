@@ -50,6 +50,7 @@ enum { CONTRACT_MAX_FUNCTIONS = 33 }; /* of more prefill functions the first one
 typedef struct {
     contract_form form;
     size_t n_package, n_layers; /* packages, and how many of them come before the ones that return logits */
+    bool heads; /* chunks: those that return logits have no states: a call may end before them */
     const contract_function
         *func; /* [0]: for one token (single: the only one); then prefill, by T ascending */
     size_t n_func;

@@ -103,6 +103,7 @@ typedef struct {
     int64_t position;
     size_t first; /* index of the first token in the feed */
     const decoder_hooks *h;
+    bool row;  /* its last row will be looked at */
     bool find; /* look for the first op that makes a NaN or infinity */
 } call;
 
@@ -171,7 +172,8 @@ static bool run_chunks(decoder *d, const call *c, err *e) {
     rt_tensor hidden, in[3];
     size_t filled = 0;
     if (!table_rows(d, c, &hidden, e)) return false;
-    for (size_t i = 0; i < d->m->n_model; i++) {
+    size_t n_run = c->row || !d->m->form.heads ? d->m->n_model : d->m->form.n_layers;
+    for (size_t i = 0; i < n_run; i++) {
         const contract_stage *g = &d->fn->stage[i];
         size_t n = 1;
         in[0] = (rt_tensor){"hidden", g->in, as_type(&d->handed, &hidden, g->in.dtype, e)};
@@ -324,7 +326,8 @@ static bool replay(decoder *d, rt_session *const *s, size_t n, bool every, err *
     if (!plan(d, n, 0, every, e)) return false;
     for (size_t at = 0, b; at < n; at += b) {
         b = next_call(d, n - at, (int64_t)at, every);
-        const call c = {.s = s, .ids = d->past + at, .n = b, .position = (int64_t)at, .find = true};
+        const call c = {
+            .s = s, .ids = d->past + at, .n = b, .position = (int64_t)at, .row = true, .find = true};
         if (step(d, &c, e)) continue;
         if (b > 1) return err_where(e, "tokens %zu to %zu", at, at + b - 1);
         return err_where(e, "token %zu (id %d)", at, d->past[at]);
@@ -397,10 +400,11 @@ bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks 
     for (size_t done = 0, b; done < n; done += b) {
         if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "cancelled");
         b = next_call(d, n - done, d->position, all);
-        const call c = {.s = d->s, .ids = ids + done, .n = b, .position = d->position, .first = done, .h = h};
+        bool each = all && d->m->form.form == CONTRACT_SINGLE, row = all || done + b == n;
+        const call c = {
+            .s = d->s, .ids = ids + done, .n = b, .position = d->position, .first = done, .h = h, .row = row};
         if (!step(d, &c, e)) return false;
-        bool each = all && d->m->form.form == CONTRACT_SINGLE;
-        size_t first = each ? 0 : all || done + b == n ? b - 1 : b; /* rows of interest */
+        size_t first = each ? 0 : row ? b - 1 : b; /* rows of interest */
         for (size_t t = first; t < b; t++)
             if (!visit(d, t, done + t, h, last, e)) return false;
         d->position += (int64_t)b;

@@ -243,7 +243,33 @@ static void heads(void **state) {
     lm *m = open_work();
     assert_int_equal(m->n_model, 3);
     assert_int_equal(m->form.n_layers, 1);
+    assert_true(m->form.heads);
     run_all(m);
+    lm_close(m);
+}
+
+static void count(void *ctx, const ir_value *v, const float *x, size_t n) {
+    (void)v, (void)x, (void)n;
+    ++*(size_t *)ctx;
+}
+
+/* Heads run only for rows that someone looks at. */
+static void idle_heads(void **state) {
+    (void)state;
+    save_heads();
+    lm *m = open_work();
+    err e = {0};
+    size_t values[3];
+    for (size_t n = 1; n <= 3; n++) {
+        size_t one = 0;
+        decoder *d = decoder_new(m, RT_FAST, &e);
+        rt_session_observe(decoder_session(d, 1), count, &one);
+        must(decoder_set_sizes(d, (const int64_t[]){1}, 1, &e) && decoder_feed(d, prompt, n, NULL, NULL, &e),
+             &e);
+        values[n - 1] = one;
+        decoder_free(d);
+    }
+    assert_true(values[0] > 0 && values[1] == values[0] && values[2] == values[0]);
     lm_close(m);
 }
 
@@ -602,6 +628,7 @@ int main(void) {
         cmocka_unit_test(three_packages),
         cmocka_unit_test(heads),
         cmocka_unit_test(wrong_sizes),
+        cmocka_unit_test(idle_heads),
         cmocka_unit_test(scored),
         cmocka_unit_test(through_the_library),
         cmocka_unit_test(the_package_is_named),
