@@ -50,6 +50,21 @@ expect 0 "prompt: 3 tokens" "$millet" run "$out" --prompt "Once upon a" --max-ne
 cmp -s "$work/stdout" "$work/text" || fail "--prompt and --prompt-file differ"
 expect 0 "prompt: 3 tokens" "$millet" run "$out" --prompt "Once upon a" --max-new-tokens 8 --precision strict
 
+# several packages with compressed weights, prefill functions and a table of int8 rows beside the directory
+"$millet" convert "$MILLET_SOURCE/models/tiny-qwen3.5" --into "$work/sets" --chunks 3 --prefill 4,16 --quantize lut6 \
+    --context 64 --quiet || fail "convert --chunks 3"
+set=$(echo "$work"/sets/*_ctx64_*)
+expect 0 "prompt: 3 tokens.*decode: 8 tokens" "$millet" run "$set" --prompt "Once upon a" --max-new-tokens 8
+grep -q "time" "$work/stdout" || fail "the set says: $(cat "$work/stdout")"
+expect 0 "" "$millet" inspect "$set" --verify
+expect 1 "one package of a set, which runs as a whole: give the directory" "$millet" run "$set/chunk_2_of_3.mlpackage" --prompt x
+mv "$set/chunk_2_of_3.mlpackage" "$work/sets/away"
+expect 1 "metadata.json: names the package chunk_2_of_3.mlpackage, which is not there" "$millet" run "$set" --prompt x
+mv "$work/sets/away" "$set/chunk_2_of_3.mlpackage"
+mv "$work"/sets/*_embed_tokens.int8.bin "$work/sets/away"
+expect 1 "metadata.json: names the table .*embed_tokens.int8.bin, which is not there" "$millet" run "$set" --prompt x
+rm -r "$work/sets"
+
 # refusals: one line each
 expect 2 "give one of --prompt" "$millet" run "$out"
 expect 2 "give one of --prompt" "$millet" run "$out" --prompt a --raw-ids "$work/array"
