@@ -11,11 +11,19 @@
 #include "kernels/overlay.h"
 #include "kernels/x16.h"
 
-#define TILE 1024 /* bytes */
-#define BAND 32   /* rows of w decoded at a time */
+#define TILE    1024      /* bytes */
+#define BAND    32        /* rows of w decoded at a time */
+#define PIECE   256       /* columns of a row decoded in one go */
+#define X_BYTES (1 << 20) /* of prepared x that stay in the second-level cache while the weight passes by */
 
 static int64_t steps_of(int64_t cols) {
     return (cols + 63) / 64 * 2;
+}
+
+static inline __m512i words_in_order(void) {
+    static const uint16_t n[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                   16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+    return _mm512_loadu_si512(n);
 }
 
 static void transpose16(__m512i v[16]) {
@@ -74,36 +82,79 @@ static void prepare_bf16(void *dst, const float *x, int64_t ldx, int64_t cols, i
     }
 }
 
-/* Row r of w (row k of its band) in bf16, CHANNEL8 without its scale. */
-INLINE void decode_row(const kern_weight *w, const lut *t, int64_t r, int k, int kind, char *band) {
-    int64_t steps = steps_of(w->cols), c = 0;
-    char *out = band + k / 16 * steps * TILE + k % 16 * 64;
-    __m512 v[4];
-    for (; c < w->cols; c += 64, out += 2 * TILE) {
-        __m512i a, b;
-        if ((kind == NARROW || kind == WIDE) && c + 64 <= w->cols) {
-            lut_words(t, kern_codes(w, r) + c / 8 * w->bits, kind == WIDE, false, &a, &b);
-        } else {
-            float end[64];
-            if (c + 64 <= w->cols) {
-                load64(w, t, r, c, kind, v);
-            } else {
-                load_end(w, r, c, kind, end);
-                EACH (j, 4) v[j] = _mm512_loadu_ps(end + 16 * j);
-            }
-            a = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]), b = (__m512i)_mm512_cvtne2ps_pbh(v[3], v[2]);
-        }
-        _mm512_store_si512(out, a);
-        _mm512_store_si512(out + TILE, b);
-    }
-}
-
 /* The table of a palette as bf16. */
 static void bf16_table(lut *t, const kern_weight *w, int64_t r) {
     int16_t q[256];
     for (int i = 0, n = 1 << w->bits; i < (w->bits == 8 ? 256 : 64); i++)
         q[i] = (int16_t)num_f32_bf16(kern_half_at(kern_table_of(w, r), i % n));
     lut_bytes(t, q, w->bits);
+}
+
+/* The upper halves of 32 floats in order, rounded half away from zero unless they are bf16 numbers already.
+ */
+INLINE __m512i upper_halves(__m512 a, __m512 b, bool round) {
+    const __m512i half = _mm512_set1_epi32(0x8000), one = _mm512_set1_epi16(1);
+    const __m512i odd = _mm512_add_epi16(_mm512_slli_epi16(words_in_order(), 1), one);
+    __m512i u = _mm512_castps_si512(a), v = _mm512_castps_si512(b);
+    if (round) u = _mm512_add_epi32(u, half), v = _mm512_add_epi32(v, half);
+    return _mm512_permutex2var_epi16(u, odd, v);
+}
+
+/* A band of the weight being decoded, 64 columns of a row at a time, so that it can be done between tile
+ * products.
+ */
+typedef struct {
+    const kern_weight *w;
+    lut t;
+    int64_t first, m; /* row of w, and how many are there: behind them any numbers do */
+    int64_t k, c;     /* row of the band and column that come next; k = BAND: done */
+    char *band;
+} decoder;
+
+INLINE void decode_row_starts(decoder *d, int kind) {
+    int64_t r = d->first + d->k;
+    if ((kind == NARROW || kind == WIDE) && d->k < d->m && (d->k == 0 || r % d->w->block_rows == 0))
+        bf16_table(&d->t, d->w, r);
+}
+
+INLINE void decode_start(decoder *d, int64_t r, int64_t hi, char *band, int kind) {
+    d->first = r, d->band = band, d->m = hi - r < BAND ? hi - r : BAND, d->k = d->c = 0;
+    if (d->m > 0)
+        decode_row_starts(d, kind);
+    else
+        d->k = BAND;
+}
+
+/* Up to PIECE columns of a row; CHANNEL8 without its scale. */
+INLINE void decode_piece(decoder *d, int kind) {
+    const kern_weight *w = d->w;
+    int64_t r = d->first + (d->k < d->m ? d->k : d->m - 1), c = d->c,
+            end = c + PIECE < w->cols ? c + PIECE : w->cols;
+    char *out = d->band + (d->k / 16 * steps_of(w->cols) + c / 32) * TILE + d->k % 16 * 64;
+    for (; c < end; c += 64, out += 2 * TILE) {
+        __m512i a, b;
+        __m512 v[4];
+        if (c + 64 > w->cols) {
+            float last[64];
+            load_end(w, r, c, kind, last);
+            EACH (j, 4) v[j] = _mm512_loadu_ps(last + 16 * j);
+            a = upper_halves(v[0], v[1], true), b = upper_halves(v[2], v[3], true);
+        } else if (kind == NARROW || kind == WIDE) {
+            const uint8_t *p = kern_codes(w, r) + c / 8 * w->bits;
+            prefetch(p);
+            lut_words(&d->t, p, kind == WIDE, false, &a, &b);
+        } else {
+            load64(w, &d->t, r, c, kind, v);
+            a = upper_halves(v[0], v[1], kind != CHANNEL8), b = upper_halves(v[2], v[3], kind != CHANNEL8);
+        }
+        _mm512_store_si512(out, a);
+        _mm512_store_si512(out + TILE, b);
+    }
+    d->c = end;
+    if (end == w->cols) {
+        d->c = 0, d->k++;
+        decode_row_starts(d, kind);
+    }
 }
 
 /* Results of 16 rows of w from r on (m of them are there) and 16 rows of x from i on. */
@@ -130,42 +181,48 @@ static void store_tile(const kern_linear *job, const float *c, int64_t r, int64_
     }
 }
 
-/* A band of 32 rows (a, from row r on) against the 32 or 16 rows of x from i on. */
-static void band_tiles(const kern_linear *job, const char *a, int64_t r, int64_t m, int64_t i, bool scaled) {
-    int64_t steps = steps_of(job->w->cols);
-    const char *a1 = a + steps * TILE, *b = (const char *)job->x + i / 16 * steps * TILE,
-               *b1 = b + steps * TILE;
+/* Four tiles of results: they go to their places while the next ones are computed. */
+typedef struct {
     float c[4][256] __attribute__((aligned(64)));
-    bool two = job->n - i > 16;
+    int64_t r, m, i; /* first row of w, how many are there; first row of x */
+    int next;        /* of the four; 4: all are stored */
+} results;
+
+static void store_next(const kern_linear *job, results *p, bool scaled) {
+    int64_t below = p->next % 2 * 16, i = p->i + p->next / 2 * 16;
+    if (p->m > below && i < job->n) store_tile(job, p->c[p->next], p->r + below, p->m - below, i, scaled);
+    p->next++;
+}
+
+/* A band (a, m rows from row r on) against 32 rows of x from i on, into p. In each step, `share` columns of
+ * the next band are decoded; now and then a tile of the results before is stored. */
+INLINE void band_tiles(const kern_linear *job, const char *a, int64_t r, int64_t m, int64_t i, results *p,
+                       decoder *next, int64_t share, int kind) {
+    int64_t steps = steps_of(job->w->cols), due = 0;
+    const char *a1 = a + steps * TILE, *b = (const char *)job->x + i / 16 * steps * TILE;
+    const char *b1 = job->n - i > 16 ? b + steps * TILE : b; /* no second 16 rows: the first ones again */
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    if (two)
-        for (int64_t s = 0; s < steps; s++) {
-            _tile_loadd(4, a + s * TILE, 64);
-            _tile_loadd(6, b + s * TILE, 64);
-            _tile_loadd(5, a1 + s * TILE, 64);
-            _tile_loadd(7, b1 + s * TILE, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 5, 6);
-            _tile_dpbf16ps(2, 4, 7);
-            _tile_dpbf16ps(3, 5, 7);
-        }
-    else
-        for (int64_t s = 0; s < steps; s++) {
-            _tile_loadd(4, a + s * TILE, 64);
-            _tile_loadd(6, b + s * TILE, 64);
-            _tile_loadd(5, a1 + s * TILE, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 5, 6);
-        }
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
-    for (int q = 0; q < (two ? 4 : 2); q++)
-        if (m > q % 2 * 16) store_tile(job, c[q], r + q % 2 * 16, m - q % 2 * 16, i + q / 2 * 16, scaled);
+    for (int64_t s = 0; s < steps; s++) {
+        _tile_loadd(4, a + s * TILE, 64);
+        _tile_loadd(6, b + s * TILE, 64);
+        _tile_loadd(5, a1 + s * TILE, 64);
+        _tile_loadd(7, b1 + s * TILE, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 5, 6);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+        if (p->next < 4 && s % 4 == 3) store_next(job, p, kind == CHANNEL8);
+        for (due += share; due >= PIECE && next->k < BAND; due -= PIECE) decode_piece(next, kind);
+    }
+    while (p->next < 4) store_next(job, p, kind == CHANNEL8);
+    _tile_stored(0, p->c[0], 64);
+    _tile_stored(1, p->c[1], 64);
+    _tile_stored(2, p->c[2], 64);
+    _tile_stored(3, p->c[3], 64);
+    p->r = r, p->m = m, p->i = i, p->next = 0;
 }
 
 static void tiles_on(void) {
@@ -178,22 +235,34 @@ static void tiles_on(void) {
     _tile_loadconfig(&config);
 }
 
-INLINE void bf16(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
+/* Rows i .. end of x against rows lo .. hi of w. */
+INLINE void bf16_part(const kern_linear *job, int64_t lo, int64_t hi, int64_t i, int64_t end, int kind) {
     const kern_weight *w = job->w;
-    bool palette = kind == NARROW || kind == WIDE;
-    char *band = job->scratch;
-    lut t;
-    if (kind == NARROW) lut_init(&t, w->bits);
-    tiles_on();
+    int64_t steps = steps_of(w->cols), pairs = (end - i + 31) / 32;
+    int64_t share = BAND * 32 / pairs + 8; /* of the next band, in one of pairs * steps steps */
+    char *band = job->scratch, *other = band + 2 * steps * TILE;
+    decoder d = {.w = w};
+    results p;
+    p.next = 4;
+    if (kind == NARROW) lut_init(&d.t, w->bits);
+    decode_start(&d, lo, hi, band, kind);
     for (int64_t r = lo; r < hi; r += BAND) {
-        int64_t m = hi - r < BAND ? hi - r : BAND;
-        for (int k = 0; k < BAND; k++) {
-            int64_t row = r + (k < m ? k : m - 1); /* rows that are not there: any numbers do */
-            if (palette && (row == lo || row % w->block_rows == 0)) bf16_table(&t, w, row);
-            decode_row(w, &t, row, k, kind, band);
-        }
-        for (int64_t i = 0; i < job->n; i += 32) band_tiles(job, band, r, m, i, kind == CHANNEL8);
+        while (d.k < BAND) decode_piece(&d, kind);
+        int64_t m = d.m;
+        decode_start(&d, r + BAND, hi, other, kind);
+        for (int64_t j = i; j < end; j += 32) band_tiles(job, band, r, m, j, &p, &d, share, kind);
+        char *swap = band;
+        band = other, other = swap;
     }
+    while (p.next < 4) store_next(job, &p, kind == CHANNEL8);
+}
+
+INLINE void bf16(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
+    int64_t part = X_BYTES / (steps_of(job->w->cols) * 64) / 32 * 32;
+    if (part < 32) part = 32;
+    tiles_on();
+    for (int64_t i = 0; i < job->n; i += part)
+        bf16_part(job, lo, hi, i, job->n - i < part ? job->n : i + part, kind);
     _tile_release();
 }
 
@@ -226,6 +295,6 @@ void kern_amx(kern_table *t) {
         if (fn[kind]) {
             t->linear[KERN_BF16][kind] = fn[kind];
             t->form[KERN_BF16][kind] = KERN_X_BF16;
-            t->scratch[KERN_BF16][kind] = BAND * 2;
+            t->scratch[KERN_BF16][kind] = 2 * BAND * 2;
         }
 }
