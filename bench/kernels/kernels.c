@@ -32,7 +32,7 @@ static const kind_row kinds[] = {
     {"int4b32", KERN_W_BLOCK4, 4},   {"int8b32", KERN_W_BLOCK8, 8},   {"int8", KERN_W_CHANNEL8, 8},
     {"fp16", KERN_W_F16, 16},        {"palette3", KERN_W_PALETTE, 3},
 };
-static const char *const paths[] = {"exact", "int16", "bf16", "int8"};
+static const char *const paths[] = {"exact", "int16", "bf16"};
 
 typedef struct {
     int threads, n;

@@ -20,12 +20,6 @@ static int64_t steps_of(int64_t cols) {
     return (cols + 63) / 64 * 2;
 }
 
-static inline __m512i words_in_order(void) {
-    static const uint16_t n[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
-                                   16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
-    return _mm512_loadu_si512(n);
-}
-
 static void transpose16(__m512i v[16]) {
     __m512i t[16];
     EACH (i, 8) {
@@ -82,24 +76,6 @@ static void prepare_bf16(void *dst, const float *x, int64_t ldx, int64_t cols, i
     }
 }
 
-/* The table of a palette as bf16. */
-static void bf16_table(lut *t, const kern_weight *w, int64_t r) {
-    int16_t q[256];
-    for (int i = 0, n = 1 << w->bits; i < (w->bits == 8 ? 256 : 64); i++)
-        q[i] = (int16_t)num_f32_bf16(kern_half_at(kern_table_of(w, r), i % n));
-    lut_bytes(t, q, w->bits);
-}
-
-/* The upper halves of 32 floats in order, rounded half away from zero unless they are bf16 numbers already.
- */
-INLINE __m512i upper_halves(__m512 a, __m512 b, bool round) {
-    const __m512i half = _mm512_set1_epi32(0x8000), one = _mm512_set1_epi16(1);
-    const __m512i odd = _mm512_add_epi16(_mm512_slli_epi16(words_in_order(), 1), one);
-    __m512i u = _mm512_castps_si512(a), v = _mm512_castps_si512(b);
-    if (round) u = _mm512_add_epi32(u, half), v = _mm512_add_epi32(v, half);
-    return _mm512_permutex2var_epi16(u, odd, v);
-}
-
 /* A band of the weight being decoded, 64 columns of a row at a time, so that it can be done between tile
  * products.
  */
@@ -113,8 +89,7 @@ typedef struct {
 
 INLINE void decode_row_starts(decoder *d, int kind) {
     int64_t r = d->first + d->k;
-    if ((kind == NARROW || kind == WIDE) && d->k < d->m && (d->k == 0 || r % d->w->block_rows == 0))
-        bf16_table(&d->t, d->w, r);
+    if (d->k < d->m) open_bf16_table(&d->t, d->w, r, d->k == 0, kind);
 }
 
 INLINE void decode_start(decoder *d, int64_t r, int64_t hi, char *band, int kind) {
@@ -132,23 +107,10 @@ INLINE void decode_piece(decoder *d, int kind) {
             end = c + PIECE < w->cols ? c + PIECE : w->cols;
     char *out = d->band + (d->k / 16 * steps_of(w->cols) + c / 32) * TILE + d->k % 16 * 64;
     for (; c < end; c += 64, out += 2 * TILE) {
-        __m512i a, b;
-        __m512 v[4];
-        if (c + 64 > w->cols) {
-            float last[64];
-            load_end(w, r, c, kind, last);
-            EACH (j, 4) v[j] = _mm512_loadu_ps(last + 16 * j);
-            a = upper_halves(v[0], v[1], true), b = upper_halves(v[2], v[3], true);
-        } else if (kind == NARROW || kind == WIDE) {
-            const uint8_t *p = kern_codes(w, r) + c / 8 * w->bits;
-            prefetch(p);
-            lut_words(&d->t, p, kind == WIDE, false, &a, &b);
-        } else {
-            load64(w, &d->t, r, c, kind, v);
-            a = upper_halves(v[0], v[1], kind != CHANNEL8), b = upper_halves(v[2], v[3], kind != CHANNEL8);
-        }
-        _mm512_store_si512(out, a);
-        _mm512_store_si512(out + TILE, b);
+        __m512i v[2];
+        bf16_64(w, &d->t, r, c, kind, v);
+        _mm512_store_si512(out, v[0]);
+        _mm512_store_si512(out + TILE, v[1]);
     }
     d->c = end;
     if (end == w->cols) {

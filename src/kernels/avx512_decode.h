@@ -81,4 +81,51 @@ INLINE void open_table(lut *t, const kern_weight *w, int64_t r, bool first, int 
     bool palette = kind == NARROW || kind == WIDE;
     if (palette && (first || r % w->block_rows == 0)) half_table(t, kern_table_of(w, r), w->bits);
 }
+
+/* ---- bf16 ---- */
+
+/* The upper halves of 32 floats in order, rounded half away from zero unless they are bf16 numbers already.
+ */
+INLINE __m512i upper_halves(__m512 a, __m512 b, bool round) {
+    static const uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                     33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    const __m512i half = _mm512_set1_epi32(0x8000);
+    __m512i u = _mm512_castps_si512(a), v = _mm512_castps_si512(b);
+    if (round) u = _mm512_add_epi32(u, half), v = _mm512_add_epi32(v, half);
+    return _mm512_permutex2var_epi16(u, _mm512_loadu_si512(odd), v);
+}
+
+/* The table of a palette as bf16, when row r starts one. */
+INLINE void open_bf16_table(lut *t, const kern_weight *w, int64_t r, bool first, int kind) {
+    if ((kind != NARROW && kind != WIDE) || (!first && r % w->block_rows)) return;
+    const uint16_t *half = kern_table_of(w, r);
+    int16_t q[256];
+    int n = 1 << w->bits;
+    for (int i = 0; i < (n < 64 ? 64 : n); i += 32) {
+        uint16_t h[32];
+        for (int j = 0; n < 32 && j < 32; j++) memcpy(h + j, half + j % n, 2);
+        const uint16_t *from = n < 32 ? h : half + i % n;
+        _mm512_storeu_si512(q + i, upper_halves(halves(from), halves(from + 16), true));
+    }
+    lut_bytes(t, q, w->bits);
+}
+
+/* Elements c .. c + 63 of row r, zeros behind the row's end; CHANNEL8 without its scale. t: by
+ * open_bf16_table(). */
+INLINE void bf16_64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int kind, __m512i out[2]) {
+    __m512 v[4];
+    if (c + 64 > w->cols) {
+        float last[64];
+        load_end(w, r, c, kind, last);
+        EACH (j, 4) v[j] = _mm512_loadu_ps(last + 16 * j);
+        EACH (j, 2) out[j] = upper_halves(v[2 * j], v[2 * j + 1], true);
+    } else if (kind == NARROW || kind == WIDE) {
+        const uint8_t *p = kern_codes(w, r) + c / 8 * w->bits;
+        prefetch(p);
+        lut_words(t, p, kind == WIDE, false, &out[0], &out[1]);
+    } else {
+        load64(w, t, r, c, kind, v);
+        EACH (j, 2) out[j] = upper_halves(v[2 * j], v[2 * j + 1], kind != CHANNEL8);
+    }
+}
 #endif

@@ -36,12 +36,17 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
 }
 
-/* Tiles need the processor's word (leaf 7: bf16 22, tiles 24 of EDX; leaf 7.1: avx512_bf16 5 of EAX) and, on
- * Linux, the kernel's permission for the process. */
+/* Leaf 7.1: bit 5 of EAX. */
+static bool has_avx512bf16(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+/* Tiles need the processor's word (leaf 7: bf16 22, tiles 24 of EDX) and, on Linux, the kernel's permission
+ * for the process. */
 static bool has_amx(void) {
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
-    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a >> 5 & 1)) return false;
 #ifdef __linux__
     return !syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */);
 #else
@@ -52,7 +57,10 @@ static bool has_amx(void) {
 
 /* In ascending order; each may use what the ones before it have. */
 #ifdef __x86_64__
-#define ISAS(ROW) ROW(portable, always) ROW(avx2, has_avx2) ROW(avx512, has_avx512) ROW(amx, has_amx)
+#define ISAS(ROW)                                                                                            \
+    ROW(portable, always)                                                                                    \
+    ROW(avx2, has_avx2)                                                                                      \
+    ROW(avx512, has_avx512) ROW(avx512bf16, has_avx512bf16) ROW(amx, has_amx)
 #else
 #define ISAS(ROW) ROW(portable, always)
 #endif

@@ -6,8 +6,7 @@
  *     c.prepare(px, x, ldx, cols, 0, n);                        if not NULL; shared by linears of one form
  *     c.run(&job, lo, hi);                                      any rows [lo, hi) of the weight, any thread
  *
- * A result's bytes depend neither on how rows are split nor on how many rows of x are in the call, except
- * that KERN_BF16 and KERN_INT8 may differ between n = 1 and n > 1.
+ * A result's bytes depend neither on how rows are split nor on how many rows of x are in the call.
  */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -40,9 +39,9 @@ typedef struct {
  *        that of fp16 activations); palettes in 15-bit fixed point; integer products: the same bytes on
  *        every machine. A weight that has no such kernel, or whose palette would lose by it, falls back to
  *        EXACT.
- * BF16   x and w rounded to bf16, fp32 sums: for prompts.
- * INT8   x in 8 bits, a scale per row or block: for prompts. */
-typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_INT8, KERN_PATHS } kern_path;
+ * BF16   x and w rounded to bf16 (int8 with a scale per row is exact), fp32 sums in a fixed order: for
+ * prompts. */
+typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_PATHS } kern_path;
 
 /* What a kernel wants to read as x. Linears with equal form and cols can share one prepared copy. */
 typedef enum {
@@ -65,8 +64,8 @@ typedef struct {
     const float *bias; /* [rows] or NULL */
     const float *add;  /* [n] rows, ldadd apart, or NULL; may be y itself */
     int64_t ldadd;
-    float *y; /* [n] rows, ldy apart */
-    int64_t ldy;
+    float *y;      /* [n] rows, ldy apart */
+    int64_t ldy;   /* for many rows better no multiple of 1024: their cache lines compete */
     void *scratch; /* of this thread: kern_choice.scratch bytes at a multiple of 64; NULL where that is 0 */
 } kern_linear;
 

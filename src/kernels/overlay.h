@@ -8,6 +8,7 @@
 void kern_portable(kern_table *t);
 void kern_avx2(kern_table *t);
 void kern_avx512(kern_table *t);
+void kern_avx512bf16(kern_table *t);
 void kern_amx(kern_table *t);
 
 void kern_ops_portable(kern_ops *t);

@@ -152,9 +152,8 @@ static void run(const subject *s, const kern_choice *c, int64_t n, float *y, uin
 
 /* What a path may lose beside the rounding of sums, as a share of the sum of |x w|. */
 static double operand_loss(kern_path path) {
-    return path == KERN_BF16   ? 0x1p-7
-           : path == KERN_INT8 ? 0.05
-                               : 0; /* two bf16 roundings of 2^-9 at most, doubled */
+    return path == KERN_BF16 ? 0x1p-8 + 0x1p-18
+                             : 0; /* x and w each rounded to 8 bits: 2^-9 of them at most */
 }
 
 static void check_values(const subject *s, const kern_choice *c, const char *isa, const float *y, int64_t n) {
