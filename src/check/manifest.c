@@ -14,13 +14,6 @@
 
 /* --- conversion_manifest.json --- */
 
-/* A value of the package's user-defined metadata; NULL: it has none. */
-static const char *user(const coreml_model *m, const char *key) {
-    for (size_t i = 0; i < m->n_user; i++)
-        if (!strcmp(m->user[i].key, key)) return m->user[i].value;
-    return NULL;
-}
-
 /* The stacked keys or values of all layers. */
 static void verify_cache(verify *v, const char *package, const coreml_function *f, const char *name) {
     const coreml_feature *cache = NULL;
@@ -45,10 +38,6 @@ static void verify_interface(verify *v, const char *package) {
     verify_int(v, package, options, "context", m->form.context);
     verify_int(v, package, options, "top_k", m->form.top_k);
     verify_int(v, package, model, "vocab_size", m->vocab);
-    verify_text(v, package, options, "precision", user(c, "precision"));
-    verify_text(v, package, model, "family", user(c, "family"));
-    verify_text(v, package, model, "model_type", user(c, "model_type"));
-    verify_text(v, package, v->j, "lm_head_strategy", user(c, "lm_head_strategy"));
     verify_cache(v, package, coreml_function_find(c, m->form.function), "key_cache");
     verify_cache(v, package, coreml_function_find(c, m->form.function), "value_cache");
     lm_close(m);
@@ -61,7 +50,10 @@ static void verify_variant(verify *v, const json *x) {
     char *name = arena_str(v->a, scheme->s);
     for (char *p = name; *p; p++) *p = (char)toupper((unsigned char)*p);
     verify_text(v, v->r->document, x, "name", name);
-    if (json_bool(x, "removed", false)) {
+    const json *removed = verify_member(v, x, "removed", JSON_BOOL), *gate = json_get(x, "gate");
+    if (!gate || (gate->kind != JSON_NULL && !json_get_kind(gate, "passed", JSON_BOOL)))
+        verify_fail(v, v->r->document, "gate", "null, or what was measured with \"passed\"", "neither");
+    if (removed && removed->i) {
         if (file_exists(arena_printf(v->a, "%s/%s", v->dir, package->s)))
             verify_fail(v, package->s, "package", "removed", "still there");
         return;
@@ -69,10 +61,9 @@ static void verify_variant(verify *v, const json *x) {
     verify_int(v, package->s, x, "bytes", (int64_t)verify_files(v, x, package->s));
     coreml_package *p = verify_open(v, package->s);
     if (!p) return;
-    const json *group = json_get(options, "group_size"), *plan = json_get(options, "precision_plan_sha256");
-    const stated_scheme s = {scheme->s, json_str(options, "vocab", "same"),
-                             group && group->kind == JSON_INT ? group->i : 0,
-                             plan && plan->kind != JSON_NULL};
+    stated_scheme s = verify_stated(v, options, scheme->s);
+    s.free = verify_digest(v, options, "precision_plan_sha256");
+    verify_described(v, package->s, p->model, options);
     verify_weights(v, package->s, p->model, &s);
     uint64_t parameters = verify_parameters(p->model);
     if (parameters)
@@ -100,7 +91,20 @@ static bool verify_manifest(verify *v, bool (*keep_going)(void *ctx), void *ctx,
 
 /* --- both --- */
 
-static bool verify_signature(verify *v, const char *source, const char *const *keys, err *e) {
+/* Members of "model" and the stop ids, against the checkpoint. */
+static void verify_config(verify *v, const char *source, const ckpt_config *c) {
+    const json *model = json_get(v->j, "model"), *ids = json_get(v->j, "stop_ids");
+    verify_text(v, source, model, "model_type", c->model_type);
+    verify_int(v, source, model, "vocab_size", c->vocab);
+    verify_int(v, source, model, "hidden_size", c->hidden);
+    verify_int(v, source, model, "layers", c->layers);
+    verify_int(v, source, model, "max_position", c->max_position);
+    if (ids && ids->len != c->n_eos)
+        verify_fail(v, source, "stop_ids", arena_printf(v->a, "%u", ids->len),
+                    arena_printf(v->a, "%zu", c->n_eos));
+}
+
+static bool verify_source(verify *v, const char *source, const char *const *keys, err *e) {
     const json *s = verify_member(v, v->j, "signature", JSON_STRING);
     if (s && (s->len != 64 || strspn(s->s, "0123456789abcdef") != 64))
         verify_fail(v, v->r->document, "signature", "64 hexadecimal digits", s->s);
@@ -110,6 +114,7 @@ static bool verify_signature(verify *v, const char *source, const char *const *k
     char hex[SHA256_HEX];
     signature_make(hex, c, v->j, keys);
     verify_text(v, source, v->j, "signature", hex);
+    verify_config(v, source, checkpoint_config(c));
     v->r->signature = true;
     checkpoint_close(c);
     return true;
@@ -131,8 +136,9 @@ bool check_manifest_run(check_manifest *r, arena *a, const char *dir, const char
     if (version != (set ? 2 : 1))
         return err_set(e, ERR_UNSUPPORTED, "%s: format_version %" PRId64 ": expected %d", path, version,
                        set ? 2 : 1);
+    verify_member(&v, v.j, "converter", JSON_STRING);
     if (!(set ? verify_set : verify_manifest)(&v, keep_going, ctx, e)) return false;
     verify_tokenizer(&v);
     verify_stop_ids(&v);
-    return verify_signature(&v, source, set ? signature_metadata_keys : signature_manifest_keys, e);
+    return verify_source(&v, source, set ? signature_metadata_keys : signature_manifest_keys, e);
 }

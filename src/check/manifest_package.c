@@ -77,9 +77,35 @@ static void verify_weight(verify *v, const char *package, const ir_value *w, con
     if (plain && may_stay(&w->type)) return;
     if (strcmp(is, want))
         verify_fail(v, package, arena_printf(v->a, "scheme of %s", w->name), want, is);
-    else if (s->group && group > s->group)
+    else if (group && group != s->group && (!s->group || !(w->type.dim[0] % s->group)))
         verify_fail(v, package, arena_printf(v->a, "group size of %s", w->name),
                     arena_printf(v->a, "%" PRId64, s->group), arena_printf(v->a, "%" PRId64, group));
+}
+
+stated_scheme verify_stated(verify *v, const json *o, const char *weights) {
+    const json *vocab = verify_member(v, o, "vocab", JSON_STRING), *group = json_get(o, "group_size");
+    stated_scheme s = {.weights = weights, .vocab = vocab ? vocab->s : "same"};
+    bool lut = !strncmp(weights, "lut", 3) || !strncmp(s.vocab, "lut", 3);
+    if (lut) group = verify_member(v, o, "group_size", JSON_INT);
+    if (group && group->kind == JSON_INT) s.group = group->i;
+    return s;
+}
+
+/* A value of the package's user-defined metadata; NULL: it has none. */
+static const char *user(const coreml_model *m, const char *key) {
+    for (size_t i = 0; i < m->n_user; i++)
+        if (!strcmp(m->user[i].key, key)) return m->user[i].value;
+    return NULL;
+}
+
+void verify_described(verify *v, const char *name, const coreml_model *m, const json *graph) {
+    const json *model = json_get(v->j, "model");
+    verify_text(v, name, graph, "preset", user(m, "preset"));
+    verify_text(v, name, graph, "precision", user(m, "precision"));
+    verify_text(v, name, model, "family", user(m, "family"));
+    verify_text(v, name, model, "model_type", user(m, "model_type"));
+    if (json_get(v->j, "lm_head_strategy"))
+        verify_text(v, name, v->j, "lm_head_strategy", user(m, "lm_head_strategy"));
 }
 
 void verify_weights(verify *v, const char *name, const coreml_model *m, const stated_scheme *s) {

@@ -12,7 +12,11 @@ typedef struct {
     const char **name; /* of each package */
     coreml_package **package;
     size_t n;
+    stated_scheme said;
     uint64_t weight_bytes, parameters;
+    map *states; /* what the document lists: "PACKAGE NAME" and "PACKAGE NAME SLICE" */
+    bool shared,
+        apart; /* attention layers of one package that have a state together, and such that have not */
 } set;
 
 /* --- features --- */
@@ -77,21 +81,21 @@ static void verify_functions(verify *v, const char *package, const json *x, cons
 
 static void verify_package(set *s, const json *x, const char *name) {
     verify *v = s->v;
-    const json *scheme = json_get(v->j, "scheme"), *group = json_get(scheme, "group_size");
-    const json *recipe = json_get(scheme, "recipe_sha256"),
-               *plan = json_get(json_get(v->j, "graph"), "precision_plan_sha256");
     verify_files(v, x, name);
     coreml_package *p = verify_open(v, name);
     s->name[s->n] = name;
     s->package[s->n++] = p;
     if (!p) return;
-    const stated_scheme said = {json_str(scheme, "weights", ""), json_str(scheme, "vocab", "same"),
-                                group && group->kind == JSON_INT ? group->i : 0,
-                                (recipe && recipe->kind != JSON_NULL) || (plan && plan->kind != JSON_NULL)};
     verify_functions(v, name, x, p->model);
-    verify_weights(v, name, p->model, &said);
+    verify_described(v, name, p->model, json_get(v->j, "graph"));
+    verify_weights(v, name, p->model, &s->said);
     s->weight_bytes += verify_weight_bytes(p);
     s->parameters += verify_parameters(p->model);
+}
+
+/* -1 when it is no whole number. */
+static int64_t whole(const json *x) {
+    return x->kind == JSON_INT ? x->i : -1;
 }
 
 /* Whether the layers of the packages follow one another and are all there. */
@@ -101,7 +105,7 @@ static void verify_layers(verify *v, const json *packages) {
         const char *role = json_str(x, "role", ""), *name = json_str(x, "path", "");
         const json *range = verify_member(v, x, "layers", JSON_ARRAY);
         if (!range || range->len != 2) continue;
-        int64_t first = range->child->i, end = range->child->next->i;
+        int64_t first = whole(range->child), end = whole(range->child->next);
         bool head = !strcmp(role, "head");
         if ((head ? first != end : first != at || end <= first) ||
             (!strcmp(role, "all") && packages->len != 1))
@@ -127,11 +131,42 @@ static const coreml_feature *state_named(const coreml_model *m, const char *name
     return NULL;
 }
 
-/* The layer's states are in the package that has the layer, with as many heads. */
-static void verify_layer_states(set *s, const json *x, const json *packages, map *known) {
+static bool is_recurrent(const char *name) {
+    return !strncmp(name, "conv", 4) || !strncmp(name, "rec", 3);
+}
+
+/* Notes a state of the list; false: it is there already. */
+static bool note_state(set *s, int64_t package, const char *name, int64_t slice) {
+    const char *key =
+        arena_printf(s->v->a, slice < 0 ? "%" PRId64 " %s" : "%" PRId64 " %s %" PRId64, package, name, slice);
+    return map_add(s->states, key, strlen(key), 0);
+}
+
+/* One of a layer's states: of the kind, with the heads, and the slice its own. */
+static void verify_state(set *s, const json *x, int64_t at, const char *name, const coreml_feature *is) {
+    verify *v = s->v;
+    const char *where = arena_printf(v->a, "%s: state %s", s->name[at], name);
+    const json *slices = verify_member(v, x, "slices", JSON_ARRAY);
+    int64_t first = slices && slices->len == 2 ? whole(slices->child) : -1,
+            end = first < 0 ? -1 : whole(slices->child->next);
+    bool recurrent = is_recurrent(name), known = !note_state(s, at, name, -1);
+    verify_text(v, where, x, "kind", recurrent ? "recurrent" : "attention");
+    if (is->type.rank == 4) verify_int(v, where, x, "heads", is->type.dim[1]);
+    if (slices && (first < 0 || end != first + 1 || end > is->type.dim[0]))
+        verify_fail(
+            v, where, "slices", "one of the first axis",
+            arena_printf(v->a, "[%" PRId64 ", %" PRId64 "] of %" PRId64, first, end, is->type.dim[0]));
+    else if (!note_state(s, at, name, first < 0 ? 0 : first))
+        verify_fail(v, where, "slices", "one layer each",
+                    arena_printf(v->a, "slice %" PRId64 " twice", first));
+    if (!recurrent && known) s->shared = true;
+}
+
+/* The layer's states are in the package that has the layer. */
+static void verify_layer_states(set *s, const json *x, const json *packages) {
     verify *v = s->v;
     int64_t layer = json_int(x, "layer", -1), at = json_int(x, "package", -1);
-    const json *names = verify_member(v, x, "names", JSON_ARRAY), *p = packages ? packages->child : NULL;
+    const json *names = verify_member(v, x, "names", JSON_ARRAY), *p = packages->child;
     const char *what = arena_printf(v->a, "states of layer %" PRId64, layer);
     if (at < 0 || (size_t)at >= s->n) {
         verify_fail(v, v->r->document, what, "a package of the list", arena_printf(v->a, "%" PRId64, at));
@@ -144,23 +179,38 @@ static void verify_layer_states(set *s, const json *x, const json *packages, map
             v, s->name[at], what, "a package that has the layer",
             arena_printf(v->a, "layers [%" PRId64 ", %" PRId64 "]", range->child->i, range->child->next->i));
     JSON_EACH(n, names) {
-        const coreml_feature *is =
-            s->package[at] && n->kind == JSON_STRING ? state_named(s->package[at]->model, n->s) : NULL;
+        const char *name = n->kind == JSON_STRING ? n->s : "a name";
+        const coreml_feature *is = s->package[at] ? state_named(s->package[at]->model, name) : NULL;
         v->r->statements++;
-        if (n->kind == JSON_STRING) map_add(known, n->s, n->len, 0);
-        if (s->package[at] && !is)
-            verify_fail(v, s->name[at], what, n->kind == JSON_STRING ? n->s : "a name", "no such state");
-        else if (is && is->type.rank == 4)
-            verify_int(v, arena_printf(v->a, "%s: state %s", s->name[at], is->name), x, "heads",
-                       is->type.dim[1]);
+        if (is)
+            verify_state(s, x, at, name, is);
+        else if (s->package[at])
+            verify_fail(v, s->name[at], what, name, "no such state");
     }
 }
 
-/* Each state of a package is some layer's, and each layer has its states. */
+/* Each state of a package is some layer's. Tells whether attention layers have states of their own. */
+static void verify_listed(set *s, size_t i, bool *split) {
+    verify *v = s->v;
+    const coreml_model *m = s->package[i] ? s->package[i]->model : NULL;
+    int keys = 0;
+    for (size_t k = 0; m && m->n_func && k < m->func[0].n_state; k++) {
+        const char *name = m->func[0].state[k].name, *end = strrchr(name, '_');
+        const char *key = arena_printf(v->a, "%zu %s", i, name);
+        if (end && !strcmp(end, "_lo")) *split = true;
+        keys += *name == 'k' && (!end || strcmp(end, "_lo"));
+        if (map_get(s->states, key, strlen(key)) == MAP_NONE)
+            verify_fail(v, s->name[i], arena_printf(v->a, "state %s", name), "not listed", "in the package");
+    }
+    s->apart = s->apart || keys > 1;
+}
+
+/* Each layer has its states, and they are kept as the graph says. */
 static void verify_states(set *s, const json *packages) {
     verify *v = s->v;
-    const json *list = verify_member(v, v->j, "states", JSON_ARRAY);
-    map *known = map_new(v->a, 64);
+    const json *list = verify_member(v, v->j, "states", JSON_ARRAY), *graph = json_get(v->j, "graph");
+    s->states = map_new(v->a, 64);
+    bool split = false;
     int64_t layers = json_int(json_get(v->j, "model"), "layers", 0), at = 0;
     JSON_EACH(x, list) {
         int64_t layer = json_int(x, "layer", -1);
@@ -168,20 +218,15 @@ static void verify_states(set *s, const json *packages) {
             verify_fail(v, v->r->document, "states", arena_printf(v->a, "states of layer %" PRId64, at),
                         "nothing");
         if (layer == at) at++;
-        verify_layer_states(s, x, packages, known);
+        verify_layer_states(s, x, packages);
     }
     for (; list && at < layers; at++)
         verify_fail(v, v->r->document, "states", arena_printf(v->a, "states of layer %" PRId64, at),
                     "nothing");
-    for (size_t i = 0; i < s->n; i++) {
-        const coreml_model *m = s->package[i] ? s->package[i]->model : NULL;
-        for (size_t k = 0; m && m->n_func && k < m->func[0].n_state; k++) {
-            const char *name = m->func[0].state[k].name;
-            if (map_get(known, name, strlen(name)) == MAP_NONE)
-                verify_fail(v, s->name[i], arena_printf(v->a, "state %s", name), "not listed",
-                            "in the package");
-        }
-    }
+    for (size_t i = 0; i < s->n; i++) verify_listed(s, i, &split);
+    verify_text(v, s->name[0], graph, "state", split ? "split" : "fp16");
+    if (json_get(graph, "kv") && (s->shared || s->apart))
+        verify_text(v, s->name[0], graph, "kv", s->shared ? "stacked" : "split");
 }
 
 /* --- table --- */
@@ -253,7 +298,14 @@ static void verify_together(verify *v) {
 bool verify_set(verify *v, bool (*keep_going)(void *ctx), void *ctx, err *e) {
     const json *packages = verify_member(v, v->j, "packages", JSON_ARRAY);
     size_t n = packages ? packages->len : 0;
-    set s = {v, ARENA_ARRAY(v->a, const char *, n), ARENA_ARRAY(v->a, coreml_package *, n), 0, 0, 0};
+    set s = {.v = v,
+             .name = ARENA_ARRAY(v->a, const char *, n),
+             .package = ARENA_ARRAY(v->a, coreml_package *, n)};
+    const json *scheme = verify_member(v, v->j, "scheme", JSON_OBJECT);
+    const json *weights = verify_member(v, scheme, "weights", JSON_STRING);
+    s.said = verify_stated(v, scheme, weights ? weights->s : "");
+    s.said.free = verify_digest(v, scheme, "recipe_sha256");
+    s.said.free |= verify_digest(v, json_get(v->j, "graph"), "precision_plan_sha256");
     bool ok = true;
     JSON_EACH(x, packages) {
         ok = !keep_going || keep_going(ctx) || err_set(e, ERR_CANCELLED, "verification cancelled");
@@ -261,7 +313,7 @@ bool verify_set(verify *v, bool (*keep_going)(void *ctx), void *ctx, err *e) {
         if (!path || !verify_path(v, path->s, false)) break;
         verify_package(&s, x, path->s);
     }
-    if (ok && s.n == n) {
+    if (ok && n && s.n == n) {
         verify_layers(v, packages);
         verify_states(&s, packages);
         if (s.parameters)

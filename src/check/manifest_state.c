@@ -44,6 +44,15 @@ void verify_text(verify *v, const char *file, const json *o, const char *key, co
     if (m && is && (strlen(is) != m->len || strcmp(m->s, is))) verify_fail(v, file, key, shown(v, m), is);
 }
 
+bool verify_digest(verify *v, const json *o, const char *key) {
+    const json *m = json_get(o, key);
+    bool hex = m && m->kind == JSON_STRING && m->len == 64 && strspn(m->s, "0123456789abcdef") == 64;
+    v->r->statements++;
+    if (!hex && !(m && m->kind == JSON_NULL))
+        verify_fail(v, v->r->document, key, "null or 64 hexadecimal digits", shown(v, m));
+    return hex;
+}
+
 void verify_number(verify *v, const char *file, const json *o, const char *key, double is) {
     const json *m = json_get(o, key);
     v->r->statements++;

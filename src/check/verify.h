@@ -20,6 +20,8 @@ const json *verify_member(verify *v, const json *o, const char *key, json_kind k
 /* What the document states in o, against what is so. file: what has been looked at. */
 void verify_int(verify *v, const char *file, const json *o, const char *key, int64_t is);
 void verify_text(verify *v, const char *file, const json *o, const char *key, const char *is);
+/* A SHA-256 of something that is not here, or null. Whether there is one. */
+bool verify_digest(verify *v, const json *o, const char *key);
 /* Equal up to the rounding of four decimals. */
 void verify_number(verify *v, const char *file, const json *o, const char *key, double is);
 /* "files" of owner against what lies below: complete both ways, sizes, digests. Returns the bytes. */
@@ -33,13 +35,17 @@ void verify_stop_ids(verify *v);
 
 typedef struct {
     const char *weights, *vocab; /* schemes; vocab "same": as the rest */
-    int64_t group;               /* lut: channels a table, at most; 0: not stated */
+    int64_t group;               /* lut: channels a table, fewer where rows don't divide; 0: none */
     bool free;                   /* a recipe or a precision plan decides tensor by tensor */
 } stated_scheme;
 
 /* Opens and verifies dir/name; NULL after a contradiction. */
 coreml_package *verify_open(verify *v, const char *name);
+/* From o's "vocab" and "group_size"; free: false. */
+stated_scheme verify_stated(verify *v, const json *o, const char *weights);
 void verify_weights(verify *v, const char *name, const coreml_model *m, const stated_scheme *s);
+/* The package's own metadata against what is said about graph and model. */
+void verify_described(verify *v, const char *name, const coreml_model *m, const json *graph);
 /* Elements of the constants that lie in the weight file, compressed ones decoded. */
 uint64_t verify_parameters(const coreml_model *m);
 /* Bytes of the weight files of dir/name, a package. */

@@ -8,7 +8,8 @@ need_case models/tiny-qwen3/config.json
 model=$MILLET_CASES/models/tiny-qwen3
 cd "$work" || exit 1
 verify() { "$millet" verify-manifest "$@"; }
-# edit DIR STATEMENTS: Python over d (the document), v (its variants by name), out (DIR); the document is written back.
+# edit DIR STATEMENTS: Python over d (the document), v (its variants by name), out (DIR); the document is written back. Files
+# are replaced, never written in place: they may be links.
 edit() {
     "$python" - "$1" "$2" <<'END' || fail "edit: $2"
 import hashlib, json, os, shutil, struct, sys
@@ -18,10 +19,12 @@ d = json.load(open(path))
 v = {x["name"]: x for x in d.get("variants", [])}
 def weights(package): return out + "/" + package + "/Data/com.apple.CoreML/weights/weight.bin"
 def program(package): return out + "/" + package + "/Data/com.apple.CoreML/model.mlmodel"
+def write(file, data):
+    os.remove(file)
+    open(file, "wb").write(data)
 def change(file, f):
     data = bytearray(open(file, "rb").read())
-    data = f(data) or data
-    open(file, "wb").write(data)
+    write(file, f(data) or data)
 def flip(at): return lambda data: data.__setitem__(at, data[at] ^ 1)
 def exchange(a, b):
     os.rename(a, a + ".x"), os.rename(b, a), os.rename(a + ".x", b)
@@ -35,12 +38,12 @@ def seal():  # digests, sizes made anew: what is left is what hashes can't see
         data = open(os.path.join(out, d["table"]["path"]), "rb").read()
         d["table"]["bytes"], d["table"]["sha256"] = len(data), hashlib.sha256(data).hexdigest()
 exec(statements)
-json.dump(d, open(path, "w"))
+write(path, json.dumps(d).encode())
 END
 }
 # damaged FROM STATEMENTS PATTERN...: after the statements each pattern matches a line, and the exit status is 1.
 damaged() {
-    rm -rf bad && cp -r "$1" bad && edit bad "$2"
+    rm -rf bad && cp -rl "$1" bad && edit bad "$2"
     expect 1 '' verify bad
     local from=$1 statements=$2
     shift 2
@@ -82,7 +85,7 @@ damaged out "d['stop_ids'] = [4063, 4160]" "stop_ids: expected ids below 4160, f
 damaged out "d['tokenizer'] = None" "^Tokenizer: tokenizer: expected null, found a directory"
 damaged out "del d['stop_ids'], d['options']['context'], v['W4']['files']; d['signature'] = 'x'" "stop_ids: expected array, found nothing" \
     "context: expected integer, found nothing" "files: expected array" "signature: expected 64 hexadecimal digits, found x"
-rm -rf bad && cp -r out bad && edit bad "d['options']['source_dtype'] = 'float32'"
+rm -rf bad && cp -rl out bad && edit bad "d['options']['source_dtype'] = 'float32'"
 expect 0 '' verify bad
 expect 1 '' verify bad --against "$model"
 grep -q ': signature: expected' stdout || fail "no line about the signature: $(cat stdout)"
@@ -91,7 +94,7 @@ grep -q ': signature: expected' stdout || fail "no line about the signature: $(c
 
 # a row of the head takes another's place, the ids of a piece are moved: with digests made anew only check can see it
 echo '493 535 258 449 11 448' >ids
-rm -rf bad && cp -r out bad
+rm -rf bad && cp -rl out bad
 edit bad "
 def alias(x):
     import glob
@@ -129,7 +132,7 @@ p['path'], q['path'], p['files'], q['files'], p['functions'], q['functions'] = q
     '^chunk_2_of_3.mlpackage: states of layer 0: expected conv_0, found no such state'
 # a stale table: of another model, of another kind, damaged, gone
 "$millet" convert "$MILLET_CASES/models/rand-qwen2" -o other --preset chunks --context 96 -q 2>/dev/null || fail convert
-damaged set "shutil.copy('other/rand-qwen2_embed_tokens.fp16.bin', out + '/$T'); seal()" "^$T: rows: expected 4096, found [0-9]+" \
+damaged set "write(out + '/$T', open('other/rand-qwen2_embed_tokens.fp16.bin', 'rb').read()); seal()" "^$T: rows: expected 4096, found [0-9]+" \
     "^$T: width: expected 256, found [0-9]+" "^$T: vocab_size: expected 4096" '^metadata.json: packages: .*another model|^metadata.json: packages: .*rows of'
 damaged set "change(out + '/$T', flip(70000)); seal()" "^$T: table: expected one that can be read, found .*checksum"
 damaged set "change(out + '/$T', flip(70000))" "^$T: sha256: expected" "^$T: table: "
@@ -139,7 +142,9 @@ damaged set "del d['states'][4]" '^metadata.json: states: expected states of lay
 damaged set "d['states'][3]['names'].pop()" '^chunk_2_of_3.mlpackage: state .*_3: expected not listed, found in the package'
 damaged set "change(program('chunk_2_of_3.mlpackage'), lambda x: x.replace(b'conv_4', b'conv_9')); seal()" '^chunk_2_of_3.mlpackage: states of layer 4: expected conv_4, found no such state'
 damaged set "d['states'][0]['package'] = 1; d['states'][1]['heads'] = 3; d['states'][7]['package'] = 3" '^chunk_2_of_3.mlpackage: states of layer 0: expected a package that has the layer' \
-    'state rec_1: heads: expected 3, found 8' 'states of layer 7: expected a package of the list, found 3'
+    'chunk_1_of_3.mlpackage: state rec_1: heads: expected 3, found 8' 'states of layer 7: expected a package of the list, found 3'
+damaged set "d['states'][3]['slices'] = [1, 2]; d['graph']['kv'] = 'stacked'; d['graph']['state'] = 'fp16'; d['states'][2]['kind'] = 'attention'" \
+    'state [kv]_3: slices: expected one of the first axis, found \[1, 2\] of 1' 'state: expected fp16, found split' 'state rec_2: kind: expected attention, found recurrent'
 damaged set "d['packages'].pop()" '^metadata.json: layers: expected 8 in all packages, found 6' '^metadata.json: packages: ' 'chunks: expected 3, found 2'
 damaged set "d['graph']['context'] = 128; d['graph']['prefill_sizes'] = [4, 32]" ': context: expected 128, found 96' 'prefill_sizes: expected a function for 32 tokens, found nothing' 'one more for 16 tokens'
 damaged set "d['graph']['functions'][1] = 'prefill_5'" "graph.functions: expected prefill_4, as of chunk_1_of_3.mlpackage, found prefill_5"
