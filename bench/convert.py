@@ -2,9 +2,9 @@
 """Time and memory of a conversion.   bench/convert.py build/millet CHECKPOINT OUT [options of millet convert]
 
 Prints seconds, output MB/s, the peak resident set (VmHWM: it counts pages of the mapped checkpoint, which the kernel can
-drop) and the peak of anonymous memory (RssAnon: what the program really needs). Beside it the time that plain writes of as
+drop) and the peak of anonymous memory (RssAnon: what the program really needs), and what the weights cost in bits. Beside it the time that plain writes of as
 many bytes take, with fsync: conversions are to be measured against that."""
-import os, re, subprocess, sys, time
+import json, os, re, resource, subprocess, sys, time
 
 
 def status(pid):
@@ -33,8 +33,9 @@ def plain_write(beside, n):
 
 def main():
     millet, checkpoint, out, *options = sys.argv[1:]
+    report = out + ".report"
     start = time.monotonic()
-    p = subprocess.Popen([millet, "convert", checkpoint, "-o", out, "--overwrite", "--quiet", *options])
+    p = subprocess.Popen([millet, "convert", checkpoint, "-o", out, "--overwrite", "--quiet", "--report", report, *options])
     peak = {"VmHWM": 0, "RssAnon": 0}
     while p.poll() is None:
         for k, v in status(p.pid).items():
@@ -43,9 +44,15 @@ def main():
     seconds, n = time.monotonic() - start, size_of(out) if os.path.isdir(out) else 0
     if p.returncode:
         return f"exit code {p.returncode}"
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with open(report) as f:
+        tensors = json.load(f)["tensors"]
+    os.unlink(report)
+    bits = 8 * sum(t["bytes"] for t in tensors) / sum(8 * t["bytes"] / t["bits_per_weight"] for t in tensors)
     plain = plain_write(out, n)
-    print(f"{seconds:.2f} s  {n / 1e6:.0f} MB  {n / 1e6 / seconds:.0f} MB/s  VmHWM {peak['VmHWM'] / 1024:.0f} MiB  "
-          f"RssAnon {peak['RssAnon'] / 1024:.0f} MiB  plain writes {plain:.2f} s ({n / 1e6 / plain:.0f} MB/s)")
+    print(f"{seconds:.1f} s  {used.ru_utime + used.ru_stime:.1f} s CPU ({used.ru_utime:.1f} user)  {n / 1e6:.0f} MB  "
+          f"{bits:.2f} bits per weight  {n / 1e6 / seconds:.0f} MB/s  VmHWM {peak['VmHWM'] / 1024:.0f} MiB  "
+          f"RssAnon {peak['RssAnon'] / 1024:.0f} MiB  plain writes {plain:.1f} s ({n / 1e6 / plain:.0f} MB/s)", flush=True)
 
 
 if __name__ == "__main__":

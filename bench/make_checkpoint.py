@@ -15,6 +15,7 @@ SHAPES = {
     "qwen2.5-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 151936, {}),
     "qwen3.5-0.8b": ("qwen3_5", 1024, 3584, 24, 8, 2, 248320, {"head_dim": 256}),
     "qwen3.5-2b": ("qwen3_5", 2048, 6144, 24, 8, 2, 248320, {"head_dim": 256}),
+    "qwen3.5-4b": ("qwen3_5", 2560, 9216, 32, 16, 4, 248320, {"head_dim": 256, "linear_num_value_heads": 32}),
     "llama-1b": ("llama", 2048, 8192, 16, 32, 8, 128256, {"head_dim": 64}),
 }
 BF16, F32 = "BF16", "F32"
@@ -30,7 +31,7 @@ def config(family, h, mlp, layers, heads, kv, vocab, more):
         return {"architectures": [arch], "model_type": family, "rope_theta": 1e6, **c}
     c |= {"model_type": "qwen3_5_text", "attn_output_gate": True, "full_attention_interval": FULL_EVERY,
           "linear_conv_kernel_dim": CONV, "linear_key_head_dim": LINEAR_DIM, "linear_value_head_dim": LINEAR_DIM,
-          "linear_num_key_heads": LINEAR_HEADS, "linear_num_value_heads": LINEAR_HEADS, "mamba_ssm_dtype": "float32",
+          "linear_num_key_heads": LINEAR_HEADS, "linear_num_value_heads": more.get("linear_num_value_heads", LINEAR_HEADS), "mamba_ssm_dtype": "float32",
           "layer_types": ["full_attention" if (i + 1) % FULL_EVERY == 0 else "linear_attention" for i in range(layers)],
           "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
                               "mrope_section": [11, 11, 10], "mrope_interleaved": True}}
@@ -52,16 +53,17 @@ def tensors(family, h, mlp, layers, heads, kv, vocab, more):
         for name, shape in (("gate", [mlp, h]), ("up", [mlp, h]), ("down", [h, mlp])):
             yield f"{l}mlp.{name}_proj.weight", BF16, shape, "normal"
         if hybrid and (i + 1) % FULL_EVERY:
-            a, k = l + "linear_attn.", LINEAR_HEADS * LINEAR_DIM
-            yield a + "in_proj_qkv.weight", BF16, [3 * k, h], "normal"
-            yield a + "in_proj_z.weight", BF16, [k, h], "normal"
-            yield a + "in_proj_a.weight", BF16, [LINEAR_HEADS, h], "normal"
-            yield a + "in_proj_b.weight", BF16, [LINEAR_HEADS, h], "normal"
-            yield a + "conv1d.weight", BF16, [3 * k, 1, CONV], "normal"
-            yield a + "A_log", F32, [LINEAR_HEADS], "decay"
-            yield a + "dt_bias", BF16, [LINEAR_HEADS], "dt"
+            a, n = l + "linear_attn.", more.get("linear_num_value_heads", LINEAR_HEADS)
+            k, v = LINEAR_HEADS * LINEAR_DIM, n * LINEAR_DIM
+            yield a + "in_proj_qkv.weight", BF16, [2 * k + v, h], "normal"
+            yield a + "in_proj_z.weight", BF16, [v, h], "normal"
+            yield a + "in_proj_a.weight", BF16, [n, h], "normal"
+            yield a + "in_proj_b.weight", BF16, [n, h], "normal"
+            yield a + "conv1d.weight", BF16, [2 * k + v, 1, CONV], "normal"
+            yield a + "A_log", F32, [n], "decay"
+            yield a + "dt_bias", BF16, [n], "dt"
             yield a + "norm.weight", F32, [LINEAR_DIM], "one"
-            yield a + "out_proj.weight", BF16, [h, k], "normal"
+            yield a + "out_proj.weight", BF16, [h, v], "normal"
             continue
         a = l + "self_attn."
         yield a + "q_proj.weight", BF16, [heads * d * (2 if hybrid else 1), h], "normal"

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 4096 }; /* elements converted at a time, on the stack */
+enum { BLOCK = 4096 };      /* elements converted at a time, on the stack */
+enum { SCANNED = 4 << 20 }; /* elements whose pages are dropped together */
 
 typedef struct {
     const uint8_t *data;
@@ -72,16 +73,11 @@ static void scan_bf16(weight_range *r, const uint8_t *p, uint64_t n) {
     }
 }
 
-weight_range weight_scan(const st_tensor *t, weight_fold fold) {
-    job j = {.data = t->data, .from = t->type.dtype, .fold = fold};
-    uint64_t n = (uint64_t)ir_type_count(&t->type);
-    weight_range r = {0};
-    bool bits = j.from == DT_BF16 && fold == FOLD_NONE;
-    if (bits) scan_bf16(&r, t->data, n);
+static void scan_values(weight_range *r, const job *j, uint64_t first, uint64_t n) {
     float x[BLOCK];
-    for (uint64_t i = 0; !bits && i < n; i += BLOCK) {
+    for (uint64_t i = 0; i < n; i += BLOCK) {
         size_t m = n - i < BLOCK ? (size_t)(n - i) : BLOCK;
-        load(x, &j, i, m);
+        load(x, j, first + i, m);
         uint32_t over = 0, under = 0, bad = 0;
         for (size_t k = 0; k < m; k++) {
             uint32_t u = num_f32_bits(x[k]) & 0x7FFFFFFFu;
@@ -89,11 +85,24 @@ weight_range weight_scan(const st_tensor *t, weight_fold fold) {
             over += u >= 0x477FF000u;     /* 65520, half way to 65536 */
             under += u - 1 < 0x33000000u; /* above 0 and at most 2^-25, half of the smallest fp16 */
         }
-        r.overflow += over - bad;
-        r.vanish += under;
-        r.not_finite += bad;
+        r->overflow += over - bad;
+        r->vanish += under;
+        r->not_finite += bad;
     }
-    file_drop(t->data, (size_t)ir_type_bytes(&t->type));
+}
+
+weight_range weight_scan(const st_tensor *t, weight_fold fold) {
+    job j = {.data = t->data, .from = t->type.dtype, .fold = fold};
+    uint64_t n = (uint64_t)ir_type_count(&t->type), width = dtype_bits(j.from) / 8;
+    weight_range r = {0};
+    for (uint64_t at = 0; at < n; at += SCANNED) {
+        uint64_t m = n - at < SCANNED ? n - at : SCANNED;
+        if (j.from == DT_BF16 && fold == FOLD_NONE)
+            scan_bf16(&r, j.data + at * width, m);
+        else
+            scan_values(&r, &j, at, m);
+        file_drop(j.data + at * width, (size_t)(m * width));
+    }
     return r;
 }
 
