@@ -3,7 +3,7 @@
 
     bench/make_checkpoint.py qwen3.5-0.8b OUTDIR        (needs numpy; see SHAPES for the names)
 
-Weights are normal(0, 0.02) in bf16. The decays of gated DeltaNet are near those of trained models, so that the
+Weights are normal(0, 0.02) in bf16, drawn from a pool of 16 million. The decays of gated DeltaNet are near those of trained models, so that the
 recurrence stays finite. The same name gives the same bytes."""
 import json, os, struct, sys
 import numpy as np
@@ -19,6 +19,7 @@ SHAPES = {
     "llama-1b": ("llama", 2048, 8192, 16, 32, 8, 128256, {"head_dim": 64}),
 }
 BF16, F32 = "BF16", "F32"
+POOL, BLOCK = 1 << 24, 1 << 22
 FULL_EVERY, LINEAR_HEADS, LINEAR_DIM, CONV = 4, 16, 128, 4  # of qwen3_5
 
 
@@ -88,6 +89,10 @@ def values(rng, n, kind):
     return rng.standard_normal(n, np.float32) * np.float32(0.02)
 
 
+def to_bf16(v):
+    return (v.view(np.uint32) >> 16).astype(np.uint16)
+
+
 def main():
     name, out = sys.argv[1:3]
     shape = SHAPES[name]
@@ -103,14 +108,19 @@ def main():
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(1)
+    pool = to_bf16(values(rng, POOL + BLOCK, "normal"))
     with open(os.path.join(out, "model.safetensors"), "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for _, dtype, dims, kind in todo:
             left = int(np.prod(dims))
             while left:
-                n = min(left, 1 << 22)
-                v = values(rng, n, kind)
-                f.write(v.tobytes() if dtype == F32 else (v.view(np.uint32) >> 16).astype(np.uint16).tobytes())
+                n = min(left, BLOCK)
+                if dtype == BF16 and kind == "normal":
+                    first = rng.integers(POOL)
+                    f.write(pool[first : first + n].data)
+                else:
+                    v = values(rng, n, kind)
+                    f.write(v.tobytes() if dtype == F32 else to_bf16(v).tobytes())
                 left -= n
     print(f"{name}: {parameters / 1e6:.1f} million parameters, {at / 1e6:.1f} MB")
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Every compression scheme x preset x checkpoint against transformers.
 
-    python tests/oracle/scheme_matrix.py build/millet ../shared/cases [--only TEXT] [--golden tests/data/scheme_cases.json]
+    python tests/oracle/scheme_matrix.py build/millet ../shared/cases [--only REGEX] [--golden tests/data/scheme_cases.json]
     python tests/oracle/scheme_matrix.py build/millet ../shared/cases --agreement
 
 Each combination is converted in float32 and mixed. coremltools loads and type-checks every package and decompresses its
 weights; transformers (fp32) runs on these values; `millet score` runs the package in mode strict, where every op rounds to its
-declared type, decompression too (mode fast keeps a scale's products with codes in fp32). The table shows the largest difference of the logits over 138 teacher-forced
+declared type, decompression too (mode fast keeps a scale's products with codes in fp32). The table shows the largest difference of the logits over 64 teacher-forced
 positions, as a share of their range, and first choices that differ where transformers' margin is at least 0.1.
 --golden writes a few of transformers' logits for tests/golden/test_schemes.c; they belong to the palettes and codes that this
 converter chooses, so a converter that chooses others needs a new file.
---agreement: first choices over 2,000 ids of text against transformers with the checkpoint's own weights.
+--agreement: first choices over 1,000 ids of text against transformers with the checkpoint's own weights.
 
 Needs coremltools, torch, transformers, safetensors (not part of make test)."""
 import argparse
@@ -31,6 +31,7 @@ import coremltools as ct
 import torch
 import transformers
 from coremltools.converters.mil.frontend.milproto import load as milproto
+from coremltools.libmodelpackage import ModelPackage
 from safetensors.numpy import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -40,6 +41,7 @@ MODELS = [("tiny-qwen3.5", ["chunks"]), ("rand-qwen3.5-untied", ["chunks"]), ("r
 SCHEMES = {s: ["--quantize", s] for s in ("fp16", "lut4", "lut6", "lut8", "w8", "w8b32", "w4")}
 SCHEMES["w4-vocab-w8b32"] = ["--quantize", "w4", "--vocab", "w8b32"]
 MARGIN = 0.1
+POSITIONS, TEXT = 64, 1000
 GOLDEN_IDS, GOLDEN_POSITIONS, GOLDEN_TOP, GOLDEN_STRIDED = 24, (2, 11, 23), 6, 6
 
 
@@ -85,17 +87,24 @@ def packages(artifact):
     return sorted(glob.glob(f"{artifact}/**/*.mlpackage", recursive=True))
 
 
+def load(path):
+    """The typed program of a package, after coremltools' own checks."""
+    assert ModelPackage.isValid(path), path
+    spec = ct.utils.load_spec(path)
+    program = milproto.load(spec, spec.specificationVersion, f"{path}/Data/com.apple.CoreML/weights")
+    program.validate()
+    program._check_early_error_out_for_invalid_program()
+    check_coremltools.check_names(spec)
+    return program
+
+
 def decompressed(artifact):
     """name -> values of all constants of the first function of every package, as coremltools makes them; how many it
     decompressed."""
     found, n = {}, 0
     for path in packages(artifact):
-        check_coremltools.check(path)
-        spec = ct.utils.load_spec(path)
-        program = milproto.load(spec, spec.specificationVersion, f"{path}/Data/com.apple.CoreML/weights")
-        names = list(program.functions)
-        function = program.functions["decode" if "decode" in names else names[0]]
-        for op in function.operations:
+        functions = load(path).functions
+        for op in functions["decode" if "decode" in functions else next(iter(functions))].operations:
             if op.op_type.startswith("constexpr_"):
                 found[op.outputs[0].name] = np.asarray(op.materialized_val_inference())
                 n += 1
@@ -115,37 +124,25 @@ def host_table(artifact):
         raw = np.frombuffer(f.read(rows * row_bytes), np.uint8).reshape(rows, row_bytes)
     if kind in (1, 2):
         return raw.view(np.float16 if kind == 1 else np.float32)[:, :width].astype(np.float32)
-    scale, codes = table_parts(raw, width)
-    return codes.astype(np.float32) * scale.astype(np.float32)
-
-
-def table_parts(raw, width):
-    """A row of kind int8: width codes, padded to even, and one fp16 scale."""
-    return raw[:, -2:].copy().view(np.float16), raw[:, :width].view(np.int8)
+    return raw[:, :width].view(np.int8).astype(np.float32) * raw[:, width:].copy().view(np.float16).astype(np.float32)
 
 
 def load_weights(model, artifact):
     """Puts the package's matrices into the model. Returns how many compressed ones there were."""
     values, n = decompressed(artifact)
-    parameters, used = dict(model.named_parameters()), set()
+    parameters = dict(model.named_parameters())
+    heads = [k for k in values if re.fullmatch(r"lm_head_weight(_\d+)?", k)]
+    heads.sort(key=lambda k: int(k.rsplit("_", 1)[1]) if k[-1].isdigit() else 0)
+    head = np.concatenate([values[k] for k in heads]) if heads else values["embed_tokens_weight"]
     table = host_table(artifact)
     if table is None:
-        used.add("embed_tokens_weight")
-        table = values["embed_tokens_weight"]
+        table = values.get("embed_tokens_weight", head)
     model.get_input_embeddings().weight.data = torch.from_numpy(np.ascontiguousarray(table, np.float32))
-    heads = [k for k in values if re.fullmatch(r"lm_head_weight(_\d+)?", k)]
-    heads.sort(key=lambda k: int((re.search(r"_(\d+)$", k) or [0, 0])[1]))
-    if heads:
-        used.update(heads)
-        head = np.concatenate([values[k] for k in heads])
-    else:
-        head = table
     model.lm_head.weight.data = torch.from_numpy(np.ascontiguousarray(head, np.float32))
     for name, p in parameters.items():
         key = re.sub(r".*layers\.", "layer_", name).replace(".", "_")
         if "layers." not in name or p.dim() != 2:
             continue
-        used.add(key)
         value = values[key].astype(np.float32)
         assert value.shape == tuple(p.shape), (key, value.shape, p.shape)
         p.data = torch.from_numpy(value)
@@ -173,22 +170,38 @@ def golden(want, ids):
     return {"range": float(f"{np.ptp(want[:GOLDEN_IDS]):.6g}"), "rows": rows}
 
 
+def write_golden(path, cases):
+    with open(path, "w") as f:
+        f.write('{"made_by": "tests/oracle/scheme_matrix.py", "cases": [\n')
+        f.write(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
+
+
 def matrix(bench, only, golden_path):
     bad, kept = 0, []
     print("| checkpoint, preset | scheme | compressed | float32 | mixed | first choices that differ |\n|---|---|---|---|---|---|")
     for name, presets in MODELS:
-        ids = bench.oracle(name)["teacher_forced"]["ids"]
+        ids = bench.oracle(name)["teacher_forced"]["ids"][:POSITIONS]
         model = None
         for preset in presets:
             for scheme, options in SCHEMES.items():
-                if only not in f"{name} {preset} {scheme}":
+                if not re.search(only, f"{name} {preset} {scheme}"):
                     continue
                 model = model or bench.transformers(name)
-                cells, differ = [], []
+                cells, differ, held = [], [], []
                 for precision in ("float32", "mixed"):
-                    artifact = bench.convert(name, preset, precision, options)
-                    n = load_weights(model, artifact)
-                    want, got = forward(model, ids), bench.logits(artifact, ids)
+                    artifact = bench.convert(name, preset, precision, [*options, "--report", f"{bench.work}/report.json"])
+                    with open(f"{bench.work}/report.json") as f:
+                        held.append([t for t in json.load(f)["tensors"] if t["scheme"] != "none"])
+                    if precision == "float32":
+                        n = load_weights(model, artifact)
+                        want = forward(model, ids)
+                        if golden_path:
+                            kept.append({"checkpoint": name, "preset": preset,
+                                         **{k[2:]: v for k, v in zip(options[::2], options[1::2])},
+                                         "ids": ids[:GOLDEN_IDS], **golden(want, ids)})
+                    else:
+                        assert [load(p) for p in packages(artifact)] and held[0] == held[1], "other codes in mixed"
+                    got = bench.logits(artifact, ids)
                     error = np.abs(got - want).max() / np.ptp(want)
                     wrong = int((got.argmax(1) != want.argmax(1))[sure(want)].sum())
                     limit = 2e-4 if precision == "float32" else 0.04 if "3.5" in name else 0.01
@@ -196,15 +209,10 @@ def matrix(bench, only, golden_path):
                     bad += not fine
                     cells.append(f"{error:.2g}" + ("" if fine else " **over**"))
                     differ.append(f"{wrong}")
-                    if precision == "float32" and golden_path:
-                        kept.append({"checkpoint": name, "preset": preset, "scheme": scheme, "options": options,
-                                     "ids": ids[:GOLDEN_IDS], **golden(want, ids)})
                 print(f"| {name}, {preset} | {scheme} | {n} | {' | '.join(cells)} | {' and '.join(differ)} of {sure(want).sum()} |",
                       flush=True)
-    if golden_path:
-        with open(golden_path, "w") as f:
-            f.write('{"made_by": "tests/oracle/scheme_matrix.py", "cases": [\n')
-            f.write(",\n".join(json.dumps(c, separators=(",", ":")) for c in kept) + "\n]}\n")
+                if golden_path:
+                    write_golden(golden_path, kept)
     print(f"{bad} over the bounds")
     return bad > 0
 
@@ -216,9 +224,9 @@ def text_ids(oracle):
     ids += oracle["teacher_forced"]["ids"]
     for c in oracle["chat"]:
         ids += c["ids"] + c.get("greedy", [])
-    while len(ids) < 2000:
-        ids += ids[: 2000 - len(ids)]
-    return ids[:2000]
+    while len(ids) < TEXT:
+        ids += ids[: TEXT - len(ids)]
+    return ids[:TEXT]
 
 
 def agreement(bench, only):
@@ -234,7 +242,7 @@ def agreement(bench, only):
             return (top + np.log(np.exp(rows - top[:, None]).sum(1)) - rows[np.arange(len(rows)), ids[1:]]).mean()
 
         for scheme, options in SCHEMES.items():
-            if only not in f"{name} {preset} {scheme}":
+            if not re.search(only, f"{name} {preset} {scheme}"):
                 continue
             artifact = bench.convert(name, preset, "mixed", [*options, "--report", f"{bench.work}/report.json"])
             with open(f"{bench.work}/report.json") as f:
@@ -252,7 +260,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("millet")
     p.add_argument("cases")
-    p.add_argument("--only", default="")
+    p.add_argument("--only", default="", help="combinations whose \"checkpoint preset scheme\" this expression matches")
     p.add_argument("--golden")
     p.add_argument("--agreement", action="store_true")
     a = p.parse_args()
