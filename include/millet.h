@@ -104,8 +104,8 @@ typedef struct {
 
 typedef struct millet_package millet_package;
 
-/* Opens and verifies a .mlpackage, or the one in a directory that `millet convert` made. Weights stay in the
- * mapped files. */
+/* Opens and verifies a .mlpackage, or the one in a directory that `millet convert` made (of several, give the
+ * path of one). Weights stay in the mapped files. */
 MILLET_API millet_package *millet_package_open(const char *path, millet_error *error);
 MILLET_API void millet_package_close(millet_package *p); /* after its sessions */
 MILLET_API size_t millet_function_count(const millet_package *p);
