@@ -97,17 +97,18 @@ static bool audit(check_ids *r, tail *t, const ir_value *piece, int64_t base, in
     return true;
 }
 
-static bool audit_all(check_ids *r, tail *t, bool (*keep_going)(void *ctx), void *ctx, err *e) {
+static bool audit_all(check_ids *r, tail *t, check_watch *w, err *e) {
     for (size_t i = 0; i < t->n_piece; i++) r->rows += t->piece[i]->type.dim[2];
     r->pieces = (int64_t)t->n_piece;
     double rounds = (double)r->rows / (double)t->k, most = MOST_SCORES / (double)r->rows;
+    check_phase(w, "ids", (size_t)r->rows);
     int64_t step = rounds > most ? (int64_t)(rounds / most) + 1 : 1, base = 0;
     for (size_t i = 0; i < t->n_piece; i++) {
         int64_t rows = t->piece[i]->type.dim[2];
         for (int64_t first = 0; first < rows;) {
             int64_t n = rows - first < t->k ? rows - first : t->k, next = first + step * t->k,
                     last = rows - t->k;
-            if (keep_going && !keep_going(ctx)) return err_set(e, ERR_CANCELLED, "stopped");
+            if (!check_step(w, (size_t)n, e)) return false;
             if (!audit(r, t, t->piece[i], base, first, n, e)) return false;
             first = next < rows || first >= last ? next : last; /* the last rows of a piece always */
         }
@@ -116,15 +117,15 @@ static bool audit_all(check_ids *r, tail *t, bool (*keep_going)(void *ctx), void
     return true;
 }
 
-bool check_ids_run(check_ids *r, const lm *artifact, bool (*keep_going)(void *ctx), void *ctx, err *e) {
+bool check_ids_run(check_ids *r, const lm *artifact, check_watch *w, err *e) {
     *r = (check_ids){0};
     if (!artifact->form.top_k) return true;
     arena *a = arena_new(), *scratch = arena_new();
     tail t = {.k = artifact->form.top_k};
-    bool ok = side_begin(&t.s, artifact, scratch, e);
+    bool ok = side_begin(&t.s, artifact, artifact->n_model - 1, scratch, e);
     if (ok) {
         t.ids = t.s.f->body.out[artifact->form.ids];
-        ok = find_tail(&t, a, e) && prepare(&t, e) && audit_all(r, &t, keep_going, ctx, e);
+        ok = find_tail(&t, a, e) && prepare(&t, e) && audit_all(r, &t, w, e);
     }
     side_end(&t.s);
     arena_free(scratch);

@@ -6,28 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    bool (*keep_going)(void *ctx);
-    void *ctx;
-} poll;
+#define ANY_SIZE (UINT64_C(1) << 50) /* nobody ships it */
 
 static bool on_progress(void *ctx, const char *tensor, uint64_t done, uint64_t total, uint64_t tensors_done,
                         uint64_t tensors) {
-    (void)tensor, (void)done, (void)total, (void)tensors_done, (void)tensors;
-    const poll *p = ctx;
-    return !p->keep_going || p->keep_going(p->ctx);
+    (void)tensor, (void)tensors_done, (void)tensors;
+    check_watch *w = ctx;
+    w->done = (size_t)done;
+    w->total = (size_t)total;
+    return check_go(w);
 }
 
-lm *check_reference(const char *checkpoint, const lm *artifact, bool (*keep_going)(void *ctx), void *ctx,
-                    err *e) {
-    poll p = {keep_going, ctx};
+lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, err *e) {
+    check_phase(w, "reference", 0);
     int64_t context = artifact->form.context;
-    const convert_options o = {.preset = artifact->form.form == CONTRACT_CHUNKS ? "chunks" : "single",
+    bool chunks = artifact->form.form == CONTRACT_CHUNKS;
+    const convert_options o = {.preset = chunks ? "chunks" : "single",
+                               .chunks = chunks ? "1" : NULL,
+                               .max_file_size = chunks ? ANY_SIZE : 0,
                                .precision = "float32",
                                .context = context < INT32_MAX ? context : 0,
                                .top_k = 0,
                                .progress = on_progress,
-                               .ctx = &p};
+                               .ctx = w};
     const char *root = getenv("TMPDIR");
     str dir = {0}, out = {0};
     str_printf(&dir, "%s/millet-check-XXXXXX", root && *root ? root : "/tmp");
@@ -39,6 +40,7 @@ lm *check_reference(const char *checkpoint, const lm *artifact, bool (*keep_goin
     str_printf(&out, "%s/reference", dir.s);
     lm *m = NULL;
     if (convert_checkpoint(checkpoint, out.s, &o, NULL, e)) m = lm_open(out.s, NULL, e);
+    if (!m) err_where(e, "reference");
     err ignored = {0}; /* the maps are open: the names can go */
     file_remove_tree(dir.s, &ignored);
     str_free(&out);

@@ -1,11 +1,11 @@
 #include "check/side.h"
 #include <stdlib.h>
 
-bool side_begin(side *s, const lm *m, arena *scratch, err *e) {
-    if (m->n_model > 1) return err_set(e, ERR_UNSUPPORTED, "the artifact has several packages");
-    const ir_program *p = rt_model_coreml(m->model[0])->program;
-    s->f = p ? ir_function_find(p, m->form.function) : NULL;
-    if (!s->f) return err_set(e, ERR_UNSUPPORTED, "the artifact's weights are in the parts of a pipeline");
+bool side_begin(side *s, const lm *m, size_t i, arena *scratch, err *e) {
+    const ir_program *p = rt_model_coreml(m->model[i])->program;
+    s->f = p ? ir_function_find(p, m->form.func[0].stage[i].function) : NULL;
+    if (!s->f)
+        return err_set(e, ERR_UNSUPPORTED, "%s: its weights are in the parts of a pipeline", m->name[i]);
     s->v = (ref_eval){.mode = REF_STRICT, .spec = s->f->spec, .scratch = scratch, .e = e};
     s->v.env = mem_try(s->f->n_values, sizeof *s->v.env);
     return s->v.env || err_set(e, ERR_MEMORY, "no memory for %u values", s->f->n_values);

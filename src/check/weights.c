@@ -2,6 +2,7 @@
 #include "base/num.h"
 #include "check/side.h"
 #include "coreml/embedding.h"
+#include "generate/artifact.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +44,11 @@ static double relative(const sums *s) {
 }
 
 /* Takes the finished comparison of one weight into the result. */
-static void judge(check_weights *r, const char *name, const sums *s, bool compressed) {
-    check_weight w = {name, s->differ, s->first, relative(s), compressed, false};
-    w.bad = compressed ? !(w.error < CHECK_WEIGHT_ERROR) : w.differ > 0;
-    if (compressed) {
+static void judge(check_weights *r, check_weight w) {
+    w.bad = w.compressed ? !(w.error < CHECK_WEIGHT_ERROR && w.row_error < CHECK_ROW_ERROR) : w.differ > 0;
+    if (w.compressed) {
         r->compressed++;
-        if (!r->worst || !(w.error <= r->worst_error)) r->worst = name, r->worst_error = w.error;
+        if (!r->worst || !(w.error <= r->worst_error)) r->worst = w.name, r->worst_error = w.error;
     } else {
         r->exact++;
     }
@@ -57,22 +57,43 @@ static void judge(check_weights *r, const char *name, const sums *s, bool compre
     r->bad[r->n_bad++] = w;
 }
 
+/* The row that is furthest from the reference's, measured by the larger of that row's norm and the mean one:
+ * rows that hardly count may be lost. */
+static void find_worst_row(check_weight *w, const double *sum, int64_t rows) {
+    double mean = 0;
+    for (int64_t i = 0; i < rows; i++) mean += sum[2 * i + 1] / (double)rows;
+    for (int64_t i = 0; i < rows; i++) {
+        double by = fmax(sum[2 * i + 1], mean), e = by > 0 ? sqrt(sum[2 * i] / by) : 0;
+        if (e > w->row_error) w->row = i, w->row_error = e;
+    }
+}
+
 static bool compare(check_weights *r, side *got, const ir_value *a, side *ref, const ir_value *b) {
     if (!side_decode(got, a) || !side_decode(ref, b)) return false;
     const ref_tensor *x = &got->v.env[a->id], *y = &ref->v.env[b->id];
+    bool compressed = !a->konst, matrix = compressed && a->type.rank == 2;
+    int64_t count = ir_type_count(&a->type), rows = matrix ? a->type.dim[0] : 0;
+    int64_t width = matrix && rows ? count / rows : count, piece = width < PIECE ? width : PIECE;
     sums s = {0};
-    float *piece = mem_alloc(2 * PIECE * sizeof *piece);
-    for (int64_t i = 0, n, count = ir_type_count(&a->type); i < count; i += n) {
-        n = count - i < PIECE ? count - i : PIECE;
-        ref_read(x, i, n, piece);
-        ref_read(y, i, n, piece + PIECE);
-        add_piece(&s, piece, piece + PIECE, (size_t)n, a->type.dtype == DT_FP16);
+    float *values = mem_alloc(2 * PIECE * sizeof *values);
+    double *by_row = mem_try((size_t)rows + 1, 2 * sizeof *by_row);
+    for (int64_t i = 0, n; by_row && i < count; i += n) {
+        n = width - i % width < piece ? width - i % width : piece;
+        ref_read(x, i, n, values);
+        ref_read(y, i, n, values + PIECE);
+        double error = s.error, norm = s.norm;
+        add_piece(&s, values, values + PIECE, (size_t)n, a->type.dtype == DT_FP16);
+        if (matrix) by_row[2 * (i / width)] += s.error - error, by_row[2 * (i / width) + 1] += s.norm - norm;
     }
-    free(piece);
-    judge(r, a->name, &s, a->konst == NULL);
+    free(values);
+    check_weight w = {a->name, s.differ, s.first, relative(&s), -1, 0, compressed, false};
+    if (matrix && by_row) find_worst_row(&w, by_row, rows);
+    bool ok = by_row || err_set(got->v.e, ERR_MEMORY, "no memory for sums of %lld rows", (long long)rows);
+    free(by_row);
+    judge(r, w);
     forget(got, a);
     forget(ref, b);
-    return true;
+    return ok;
 }
 
 /* Bits of a compressed weight's codes: its operand that has an element for each of the weight's. */
@@ -91,43 +112,71 @@ static bool same_shape(const ir_type *a, const ir_type *b) {
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
 }
 
-/* Weights by name: the index of the op. */
-static map *index_weights(arena *a, const ir_function *f) {
-    map *m = map_new(a, f->body.n_op);
-    for (size_t i = 0; i < f->body.n_op; i++) {
-        const ir_value *v = weight_of(f->body.op[i]);
-        if (v) map_add(m, v->name, strlen(v->name), (uint32_t)i);
+/* All packages of one artifact, and their weights by name. */
+typedef struct {
+    side *s; /* one a package */
+    size_t n;
+    map *names; /* -> index in weight */
+    struct weight {
+        const ir_op *op;
+        size_t package;
+    } * weight;
+    size_t n_weight, cap;
+    bool *found; /* by weight: the other artifact has it too */
+} side_set;
+
+static bool open_sides(side_set *set, const lm *m, arena *a, arena *scratch, err *e) {
+    set->s = ARENA_ARRAY(a, side, m->n_model);
+    set->names = map_new(a, 256);
+    for (; set->n < m->n_model; set->n++) {
+        side *s = &set->s[set->n];
+        if (!side_begin(s, m, set->n, scratch, e)) return false;
+        for (size_t i = 0; i < s->f->body.n_op; i++) {
+            const ir_value *v = weight_of(s->f->body.op[i]);
+            if (!v || !map_add(set->names, v->name, strlen(v->name), (uint32_t)set->n_weight)) continue;
+            set->weight =
+                arena_grow(a, set->weight, set->n_weight, &set->cap, set->n_weight + 1, sizeof *set->weight);
+            set->weight[set->n_weight++] = (struct weight){s->f->body.op[i], set->n};
+        }
     }
-    return m;
+    set->found = ARENA_ARRAY(a, bool, set->n_weight);
+    return true;
+}
+
+static void close_sides(side_set *set) {
+    for (size_t i = 0; i < set->n; i++) side_end(&set->s[i]);
 }
 
 /* The weight of that name and shape; NULL when there is none. */
-static const ir_value *find(const ir_function *f, const map *names, const ir_value *like) {
-    uint32_t at = map_get(names, like->name, strlen(like->name));
-    const ir_value *v = at == MAP_NONE ? NULL : f->body.op[at]->out[0];
-    return v && same_shape(&v->type, &like->type) ? v : NULL;
+static const struct weight *find(side_set *set, const ir_value *like) {
+    uint32_t at = map_get(set->names, like->name, strlen(like->name));
+    if (at == MAP_NONE || !same_shape(&set->weight[at].op->out[0]->type, &like->type)) return NULL;
+    set->found[at] = true;
+    return &set->weight[at];
 }
 
-static bool compare_all(check_weights *r, side *got, side *ref, arena *a, err *e) {
-    const map *in_ref = index_weights(a, ref->f), *in_got = index_weights(a, got->f);
-    for (size_t i = 0; i < got->f->body.n_op; i++) {
-        const ir_op *op = got->f->body.op[i];
-        const ir_value *v = weight_of(op), *other = v ? find(ref->f, in_ref, v) : NULL;
-        if (!v) continue;
+static bool compare_all(check_weights *r, side_set *got, side_set *ref, check_watch *w, err *e) {
+    check_phase(w, "weights", got->n_weight);
+    for (size_t i = 0; i < got->n_weight; i++) {
+        const ir_op *op = got->weight[i].op;
+        const ir_value *v = op->out[0];
+        const struct weight *other = find(ref, v);
         if ((ir_info(op->code)->flags & OPF_CONSTEXPR) && code_bits(op) < r->least_bits)
             r->least_bits = code_bits(op);
         if (!other && !r->unmatched++) r->first_unmatched = v->name;
-        if (other && !compare(r, got, v, ref, other)) return err_where(e, "weight %s", v->name);
+        if (other &&
+            !compare(r, &got->s[got->weight[i].package], v, &ref->s[other->package], other->op->out[0]))
+            return err_where(e, "weight %s", v->name);
+        if (!check_step(w, 1, e)) return false;
     }
-    for (size_t i = 0; i < ref->f->body.n_op; i++) {
-        const ir_value *v = weight_of(ref->f->body.op[i]);
-        if (v && !find(got->f, in_got, v) && !r->missing++) r->first_missing = v->name;
-    }
+    for (size_t i = 0; i < ref->n_weight; i++)
+        if (!ref->found[i] && !r->missing++) r->first_missing = ref->weight[i].op->out[0]->name;
     return true;
 }
 
 /* The embedding table, which lies beside the package. */
-static bool compare_tables(check_weights *r, const embedding *got, const embedding *ref, err *e) {
+static bool compare_tables(check_weights *r, const char *name, const embedding *got, const embedding *ref,
+                           err *e) {
     if (!got || !ref) return true;
     if (!embedding_verify(got, e)) return false;
     if (embedding_rows(got) != embedding_rows(ref) || embedding_width(got) != embedding_width(ref))
@@ -138,25 +187,36 @@ static bool compare_tables(check_weights *r, const embedding *got, const embeddi
     size_t width = (size_t)embedding_width(got);
     float *row = mem_try(width, 2 * sizeof *row);
     if (!row) return err_set(e, ERR_MEMORY, "no memory for a row of %zu numbers", width);
+    embedding_kind kind = embedding_kind_of(got);
+    bool compressed = kind != EMBEDDING_FP16 && kind != EMBEDDING_FP32;
+    double *by_row = mem_try((size_t)embedding_rows(got) + 1, 2 * sizeof *by_row);
     sums s = {0};
-    for (int64_t i = 0; i < embedding_rows(got); i++) {
+    for (int64_t i = 0; by_row && i < embedding_rows(got); i++) {
+        double error = s.error, norm = s.norm;
         embedding_row(got, i, row);
         embedding_row(ref, i, row + width);
-        add_piece(&s, row, row + width, width, embedding_kind_of(got) == EMBEDDING_FP16);
+        add_piece(&s, row, row + width, width, kind == EMBEDDING_FP16);
+        by_row[2 * i] = s.error - error, by_row[2 * i + 1] = s.norm - norm;
     }
     free(row);
-    judge(r, "embed_tokens.bin", &s, embedding_kind_of(got) == EMBEDDING_INT8);
-    return true;
+    check_weight w = {name, s.differ, s.first, relative(&s), -1, 0, compressed, false};
+    if (by_row && compressed) find_worst_row(&w, by_row, embedding_rows(got));
+    bool ok = by_row || err_set(e, ERR_MEMORY, "no memory for sums of the table's rows");
+    free(by_row);
+    judge(r, w);
+    return ok;
 }
 
-bool check_weights_run(check_weights *r, const lm *artifact, const lm *reference, err *e) {
+bool check_weights_run(check_weights *r, const lm *artifact, const lm *reference, check_watch *w, err *e) {
     *r = (check_weights){.least_bits = 16};
     arena *a = arena_new(), *scratch = arena_new();
-    side got = {0}, ref = {0};
-    bool ok = side_begin(&got, artifact, scratch, e) && side_begin(&ref, reference, scratch, e) &&
-              compare_all(r, &got, &ref, a, e) && compare_tables(r, artifact->table, reference->table, e);
-    side_end(&got);
-    side_end(&ref);
+    side_set got = {0}, ref = {0};
+    bool ok = open_sides(&got, artifact, a, scratch, e) && open_sides(&ref, reference, a, scratch, e) &&
+              compare_all(r, &got, &ref, w, e) &&
+              compare_tables(r, artifact->table_path ? artifact_name(artifact->table_path) : "",
+                             artifact->table, reference->table, e);
+    close_sides(&got);
+    close_sides(&ref);
     arena_free(scratch);
     arena_free(a);
     return ok;

@@ -183,7 +183,7 @@ static void completion_value(str *out, const cli_option *o) {
         for (const char *p = o->value; *p; p++) str_addc(&words, *p == '|' ? ' ' : *p);
         str_printf(out, " COMPREPLY=($(compgen -W '%s' -- \"$word\"));", str_get(&words));
         str_free(&words);
-    } else if (o->kind == PATH) {
+    } else if (o->kind == PATH || o->kind == PATHS) {
         str_adds(out, " compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\"));");
     }
     str_adds(out, " return;;\n");

@@ -48,6 +48,8 @@ struct cli_args {
     int command;
     const char *option[N_OPTIONS];         /* value as given, "" for flags; NULL: absent */
     const char *positional[N_POSITIONALS]; /* parallel to the tables */
+    const char **many;                     /* option and value in turn, of those that may come again */
+    size_t n_many;
     bool help;
 };
 
@@ -107,6 +109,7 @@ static bool check_value(const cli_args *a, const cli_option *o, const char *valu
         return false;
     }
     case PATH:
+    case PATHS:
         if (*value) return true;
         cli_usage(a, "--%s must not be empty", o->name);
         return false;
@@ -145,6 +148,10 @@ static bool parse_option(cli_args *a, int argc, char **argv, int *i) {
     }
     if (!check_value(a, o, value)) return false;
     a->option[o - cli_options] = value;
+    if (o->kind != PATHS) return true;
+    a->many = mem_realloc(a->many, (a->n_many + 2) * sizeof *a->many);
+    a->many[a->n_many++] = o->name;
+    a->many[a->n_many++] = value;
     return true;
 }
 
@@ -194,6 +201,7 @@ cli_args *cli_parse(int command, int argc, char **argv) {
 }
 
 void cli_args_free(cli_args *a) {
+    if (a) free(a->many);
     free(a);
 }
 
@@ -218,6 +226,17 @@ const char *cli_text(const cli_args *a, const char *option) {
     const cli_option *o = declared(a, option);
     const char *value = a->option[o - cli_options];
     return value ? value : o->fallback;
+}
+
+size_t cli_paths(const cli_args *a, const char *option, const char **list, size_t most) {
+    size_t n = 0;
+    assert(declared(a, option)->kind == PATHS);
+    for (size_t i = 0; i < a->n_many; i += 2) {
+        if (strcmp(a->many[i], option)) continue;
+        if (n < most) list[n] = a->many[i + 1];
+        n++;
+    }
+    return n;
 }
 
 bool cli_flag(const cli_args *a, const char *option) {

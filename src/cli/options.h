@@ -19,7 +19,7 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit codes */
 typedef struct cli_args cli_args;
 typedef int cli_main_fn(const cli_args *a); /* returns the exit code */
 
-typedef enum { FLAG, PATH, TEXT, CHOICE, INT, REAL } cli_kind;
+typedef enum { FLAG, PATH, PATHS, TEXT, CHOICE, INT, REAL } cli_kind;
 
 /* Rows of options.def. */
 typedef struct {
@@ -61,6 +61,8 @@ bool cli_given(const cli_args *a, const char *option);    /* was on the command 
 bool cli_flag(const cli_args *a, const char *option);
 const char *cli_text(const cli_args *a,
                      const char *option); /* PATH, TEXT, CHOICE: given, else fallback, else NULL */
+/* All values of a PATHS option, up to most of them; returns how many were given. */
+size_t cli_paths(const cli_args *a, const char *option, const char **list, size_t most);
 int64_t cli_int(const cli_args *a, const char *option); /* given, else fallback; 0 when there is neither */
 double cli_real(const cli_args *a, const char *option);
 /* Prints "millet NAME: message; see millet NAME --help" on stderr and returns CLI_USAGE. */
