@@ -266,14 +266,29 @@ typedef struct {
     const char *preset;    /* "chunks", "single"; NULL: the family's default */
     const char *precision; /* "mixed" (NULL), "float16", "float32" */
     const char *state;     /* "split" (NULL), "fp16" */
-    int64_t context;       /* 0: 2048 */
-    int64_t top_k;         /* 0: 64; negative: the package returns logits */
+    int64_t context;       /* 0: 2048, or what the model was made for where that is less */
+    int64_t top_k;         /* single: 0: 64; negative: the package returns logits */
     bool overwrite;        /* replace an existing output; the old one stays complete until the new one is */
     /* Called now and then, with totals of 0 until the graph is built; false cancels: MILLET_CANCELLED, and
      * the output is as it was before. */
     bool (*progress)(void *ctx, const char *tensor, uint64_t done_bytes, uint64_t total_bytes,
                      uint64_t done_tensors, uint64_t tensors);
     void *ctx;
+    /* Compression; docs/quantize.md has the schemes. */
+    const char *quantize; /* "lut4", "lut6", "lut8", "w8", "w8b32", "w4", "fp16"; NULL: none */
+    const char *vocab;    /* of embedding and head; NULL or "same": as the others */
+    const char *recipe;   /* JSON file of rules by weight name; NULL: none */
+    int64_t group_size;   /* lut schemes: output channels that share a palette; 0: 32 */
+    /* Preset chunks; refused with single. */
+    const char *prefill;    /* sizes of prefill functions, "4,16,64"; NULL: none */
+    int64_t chunks;         /* packages; 0: as few as max_file_size allows */
+    const char *kv;         /* "split" (NULL), "stacked" */
+    const char *table;      /* "int8", "fp16", "fp32"; NULL: by precision and scheme */
+    uint64_t max_file_size; /* bytes of a weight file; 0: 2 GiB - 16 MiB */
+    /* Places. */
+    bool into;                 /* out is a directory to make the artifact in, under a name made of model and
+                                  options; the table lies beside it */
+    const char *share_weights; /* directory of artifacts: equal weight files become hard links; NULL: none */
 } millet_convert_options;
 
 /* Converts a Hugging Face checkpoint directory into the artifact directory out. options may be NULL. *summary

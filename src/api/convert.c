@@ -1,5 +1,6 @@
 #include "convert/convert.h"
 #include "api/api.h"
+#include <stdio.h>
 
 bool millet_convert(const char *checkpoint, const char *out, const millet_convert_options *options,
                     char **summary, millet_error *error) {
@@ -8,6 +9,8 @@ bool millet_convert(const char *checkpoint, const char *out, const millet_conver
     millet_convert_options o;
     if (summary) *summary = NULL;
     if (!api_struct_in(&o, sizeof o, options, "millet_convert_options", &e)) return api_done(error, &e);
+    char chunks[24];
+    snprintf(chunks, sizeof chunks, "%lld", (long long)o.chunks);
     const convert_options c = {.preset = o.preset,
                                .precision = o.precision,
                                .state = o.state,
@@ -15,6 +18,17 @@ bool millet_convert(const char *checkpoint, const char *out, const millet_conver
                                .top_k = o.top_k < 0    ? 0
                                         : o.top_k == 0 ? -1
                                                        : o.top_k,
+                               .prefill = o.prefill,
+                               .chunks = o.chunks ? chunks : NULL,
+                               .kv = o.kv,
+                               .table = o.table,
+                               .max_file_size = o.max_file_size,
+                               .quantize = o.quantize,
+                               .vocab = o.vocab,
+                               .recipe = o.recipe,
+                               .group_size = o.group_size,
+                               .into = o.into,
+                               .share_weights = o.share_weights,
                                .overwrite = o.overwrite,
                                .progress = o.progress,
                                .ctx = o.ctx};

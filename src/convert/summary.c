@@ -44,6 +44,8 @@ static void add_size(str *s, uint64_t bytes) {
     double mib = (double)bytes / (1 << 20);
     if (mib >= 1024)
         str_printf(s, "%9.2f GiB", mib / 1024);
+    else if (mib < 0.1)
+        str_printf(s, "%9.1f KiB", mib * 1024);
     else
         str_printf(s, "%9.1f MiB", mib);
 }

@@ -171,12 +171,15 @@ static bool round_int8(uint8_t *out, const float *in, size_t width) {
 }
 
 static bool round_row(embedding_kind kind, uint8_t *out, const float *in, size_t width) {
+    bool ok = true;
     if (kind == EMBEDDING_INT8) return round_int8(out, in, width);
-    if (kind == EMBEDDING_FP16)
+    if (kind == EMBEDDING_FP16) {
         num_f32_to_f16(out, in, width);
-    else
-        for (size_t i = 0; i < width; i++) num_put32(out + 4 * i, num_f32_bits(in[i]));
-    return true;
+        for (size_t i = 0; i < width; i++) ok &= fabsf(in[i]) < 65520 || !isfinite(in[i]);
+        return ok;
+    }
+    for (size_t i = 0; i < width; i++) num_put32(out + 4 * i, num_f32_bits(in[i]));
+    return ok;
 }
 
 static bool write_rows(file_out *o, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,

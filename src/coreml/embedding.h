@@ -10,7 +10,7 @@
  *
  * A row of kind fp16 or fp32 is its numbers. A row of kind int8 is width codes from -127 to 127, then its
  * scale, fp16 (width + 2 bytes): number = code * scale, symmetric, scale = absmax / 127 rounded to fp16; one
- * step more where that is too coarse (below 2^-15) for the largest code to stay in range; 1 for a row of
+ * step more where that is too coarse (below 2^-14) for the largest code to stay in range; 1 for a row of
  * zeros. */
 #ifndef COREML_EMBEDDING_H
 #define COREML_EMBEDDING_H
@@ -36,8 +36,9 @@ bool embedding_verify(const embedding *t, err *e);
 
 /* Makes rows [first, first + n) as out[n][width]. Called for ascending, adjoining ranges of at most a MiB. */
 typedef bool embedding_fill(void *ctx, int64_t first, int64_t n, float *out, err *e);
-/* Writes a table; the same rows give the same bytes. Values are rounded to kind; a row that int8 can't hold
- * (a NaN or an infinity, or a scale beyond fp16) is ERR_NUMERIC. */
+/* Writes a table; the same rows give the same bytes. Values are rounded to kind; a row with values that it
+ * can't hold (fp16: finite ones that become infinite; int8: a NaN, an infinity, a scale beyond fp16) is
+ * ERR_NUMERIC. */
 bool embedding_write(const char *path, embedding_kind kind, int64_t rows, int64_t width, embedding_fill *fill,
                      void *ctx, err *e);
 #endif

@@ -10,14 +10,13 @@
 #include "convert/convert.h"
 #include "coreml/embedding.h"
 #include "generate/decoder.h"
+#include "golden/oracle.h"
 #include "models/blocks.h"
 #include "runtime/session.h"
 #include "test.h"
 #include <math.h>
 #include <unistd.h>
 
-/* As in test_transformers.c: two float32 implementations that sum in another order. */
-#define LOGIT_TOLERANCE 2e-4
 /* States are of size 1 to 6 and are rounded to value + remainder, 22 bits, at every call. */
 #define STATE_TOLERANCE 5e-5
 
@@ -141,16 +140,6 @@ static const float *feed(runner *r, const int64_t *ids, int64_t n, const plan *p
     return r->out[0].data;
 }
 
-static double worse(double a, double b) {
-    return isnan(b) || b > a ? b : a;
-}
-
-static double difference(const float *a, const float *b, int64_t n) {
-    double worst = 0;
-    for (int64_t i = 0; i < n; i++) worst = worse(worst, fabs((double)a[i] - b[i]));
-    return worst;
-}
-
 /* --- states --- */
 
 /* All states one behind the other, halves of split ones added, of caches only the n positions that count. */
@@ -190,58 +179,6 @@ static double state_difference(runner *r, int64_t n, const float *want, size_t c
 
 /* --- the oracle --- */
 
-typedef struct {
-    arena *a;
-    const json *text;
-    st_file *tensors;
-} oracle;
-
-static oracle open_oracle(const char *name) {
-    err e = {0};
-    char path[200];
-    oracle o = {.a = arena_new()};
-    snprintf(path, sizeof path, "oracles/%s/oracle.json", name);
-    o.text = json_parse_file(o.a, test_case_path(path), &e);
-    snprintf(path, sizeof path, "oracles/%s/oracle.safetensors", name);
-    o.tensors = st_open(test_case_path(path), &e);
-    if (e.code != ERR_NONE) fail_msg("%s", e.msg);
-    return o;
-}
-
-static void close_oracle(oracle *o) {
-    st_close(o->tensors);
-    arena_free(o->a);
-}
-
-static float *floats(arena *a, const st_tensor *t, int64_t first, int64_t n) {
-    float *x = ARENA_ARRAY(a, float, (size_t)n);
-    assert_true(st_floats(t, (uint64_t)first, (uint64_t)n, x));
-    return x;
-}
-
-static const int64_t *prompt_ids(const oracle *o, const json *prompt, int64_t *n) {
-    const json *v = json_get_kind(prompt, "ids", JSON_ARRAY);
-    assert_non_null(v);
-    int64_t *x = ARENA_ARRAY(o->a, int64_t, v->len);
-    *n = 0;
-    JSON_EACH(m, v) x[(*n)++] = m->i;
-    return x;
-}
-
-static const float *last_logits(const oracle *o, const json *prompt, int64_t vocab) {
-    const st_tensor *t = st_find(o->tensors, json_str(prompt, "logits_key", "?"));
-    assert_non_null(t);
-    assert_int_equal(t->type.dim[t->type.rank - 1], vocab);
-    return floats(o->a, t, ir_type_count(&t->type) - vocab, vocab);
-}
-
-static const json *prompt_named(const oracle *o, const char *name) {
-    JSON_EACH(p, json_get(o->text, "prompts"))
-    if (!strcmp(json_str(p, "name", "?"), name)) return p;
-    fail_msg("no prompt %s", name);
-    return NULL;
-}
-
 /* DeltaNet states after prompt p17. The oracle's convolution state has one more column at the left. */
 static double oracle_state_error(const oracle *o, runner *r) {
     double worst = 0;
@@ -254,7 +191,7 @@ static double oracle_state_error(const oracle *o, runner *r) {
             err e = {0};
             const char *name = arena_printf(o->a, "%s_%d", conv ? "conv" : "rec", layer);
             int64_t n = ir_type_count(&t->type), column = t->type.dim[t->type.rank - 1];
-            const float *want = floats(o->a, t, 0, n);
+            const float *want = oracle_floats(o->a, t, 0, n);
             float *got = ARENA_ARRAY(o->a, float, (size_t)n);
             for (int half = 0; half < 2; half++) {
                 if (!rt_state_get(r->session, half ? arena_printf(o->a, "%s_lo", name) : name, &s, &e))
@@ -272,9 +209,9 @@ static double oracle_state_error(const oracle *o, runner *r) {
 /* --- the tests --- */
 
 #ifdef MILLET_HOSTILE /* the sanitizers take twenty times as long: shorter prompts */
-enum { LONGEST = 17, REPEATED = 70 };
+enum { LONGEST = 17 };
 #else
-enum { LONGEST = 300, REPEATED = 300 };
+enum { LONGEST = 300 };
 #endif
 
 static void agrees_with_transformers(void **state) {
@@ -284,9 +221,9 @@ static void agrees_with_transformers(void **state) {
     double logits = 0, states = 0, of_oracle = 0;
     JSON_EACH(p, json_get(o.text, "prompts")) {
         int64_t n;
-        const int64_t *ids = prompt_ids(&o, p, &n);
+        const int64_t *ids = oracle_numbers(&o, p, "ids", &n);
         if (n > LONGEST) continue;
-        const float *want = last_logits(&o, p, r.vocab);
+        const float *want = oracle_last_logits(&o, p, r.vocab);
         bool p17 = n == 17;
         size_t count = 0;
         if (p17) feed(&r, ids, n, &steps);
@@ -306,27 +243,65 @@ static void agrees_with_transformers(void **state) {
     assert_true(logits <= LOGIT_TOLERANCE && states <= STATE_TOLERANCE && of_oracle <= STATE_TOLERANCE);
 }
 
-/* One token many times: keys that are all but equal, where the doubling series loses every digit. */
+/* --- prompts of all lengths --- */
+
+#ifdef MILLET_HOSTILE
+static const int64_t lengths[] = {1, 3, 5, 63, 65};
+enum { ALL = 65, SPACE = 66 };
+#else
+static const int64_t lengths[] = {1, 3, 5, 63, 65, 300, 383};
+enum { ALL = 383, SPACE = 384 };
+#endif
+enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
+
+/* A function of size T runs only while position + T is within the context. wide: the smallest that takes all
+ * that is left, else the largest; narrow: only full calls. */
+static const float *feed_largest(runner *r, const int64_t *ids, int64_t n, bool wide) {
+    static const int64_t sizes[] = {256, 64, 16, 4, 1};
+    err e = {0};
+    rt_state_reset(r->session);
+    for (r->position = 0; r->position < n;) {
+        int64_t left = n - r->position, size = 1;
+        for (int i = 0; i < 5; i++)
+            if (r->position + sizes[i] <= SPACE && (sizes[i] <= left || wide)) {
+                size = sizes[i];
+                if (!wide || i == 4 || sizes[i + 1] < left) break;
+            }
+        if (!call(r, ids + r->position, left < size ? left : size, size, &e)) fail_msg("%s", e.msg);
+    }
+    return r->out[0].data;
+}
+
+/* One token many times: keys that are all but equal, where the doubling series loses every digit. Up to the
+ * context less one. */
 static void one_repeated_token(void **state) {
     (void)state;
-    enum { N = REPEATED };
-    int64_t ids[N];
-    for (int i = 0; i < N; i++) ids[i] = 313;
-    runner r = open_runner("tiny-qwen3.5", "float32", "4,16,64,128", 512, RT_FAST);
-    float *want = mem_alloc((size_t)r.vocab * sizeof *want);
-    memcpy(want, feed(&r, ids, N, &steps), (size_t)r.vocab * sizeof *want);
-    size_t count;
-    float *stepped = all_states(&r, N, &count);
-    static const plan all[] = {{"16", {16}}, {"64", {64}}, {"128", {128}}, {"mixed", {64, 4, 128, 1, 16}}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        double logits = difference(feed(&r, ids, N, &all[i]), want, r.vocab);
-        double states = state_difference(&r, N, stepped, count);
-        print_message("%s: logits %.2g, states %.2g\n", all[i].name, logits, states);
-        assert_true(logits <= LOGIT_TOLERANCE && states <= STATE_TOLERANCE);
+    int64_t ids[ALL];
+    for (int i = 0; i < ALL; i++) ids[i] = 313;
+    const char *prefill = SPACE < 256 ? "4,16,64" : "4,16,64,256";
+    runner r = open_runner("tiny-qwen3.5", "float32", prefill, SPACE, RT_FAST);
+    size_t bytes = (size_t)r.vocab * sizeof(float), count[N_LENGTHS];
+    float *want[N_LENGTHS], *stepped[N_LENGTHS];
+    err e = {0};
+    for (int i = 0, t = 0; i < N_LENGTHS; i++) {
+        for (; t < lengths[i]; t++)
+            if (!call(&r, ids + t, 1, 1, &e)) fail_msg("%s", e.msg);
+        want[i] = memcpy(mem_alloc(bytes), r.out[0].data, bytes);
+        stepped[i] = all_states(&r, lengths[i], &count[i]);
     }
-    free(stepped);
-    free(want);
+    double logits = 0, states = 0;
+    for (int i = 0; i < N_LENGTHS; i++) {
+        for (int wide = 0; wide < 2; wide++) {
+            const float *got = feed_largest(&r, ids, lengths[i], wide);
+            logits = worse(logits, difference(got, want[i], r.vocab));
+            states = worse(states, state_difference(&r, lengths[i], stepped[i], count[i]));
+        }
+        free(want[i]);
+        free(stepped[i]);
+    }
+    print_message("up to %d tokens: logits %.2g, states %.2g\n", ALL, logits, states);
     close_runner(&r);
+    assert_true(logits <= LOGIT_TOLERANCE && states <= STATE_TOLERANCE);
 }
 
 /* Half precisions, every op rounded: the best id is transformers' where its margin is no rounding, and the
@@ -341,9 +316,9 @@ static void half_precision(void **state) {
         runner r = open_runner(cases[i].name, cases[i].precision, "4,16,64", 512, RT_STRICT);
         JSON_EACH(p, json_get(o.text, "prompts")) {
             int64_t n;
-            const int64_t *ids = prompt_ids(&o, p, &n);
+            const int64_t *ids = oracle_numbers(&o, p, "ids", &n);
             if (n > LONGEST) continue;
-            const float *want = last_logits(&o, p, r.vocab);
+            const float *want = oracle_last_logits(&o, p, r.vocab);
             const float *got = feed(&r, ids, n, &plans[2]);
             float low = want[0], high = want[0], second = -INFINITY;
             int64_t best = 0, mine = 0;
@@ -372,10 +347,11 @@ static void the_decoder_uses_them(void **state) {
     err e = {0};
     oracle o = open_oracle("tiny-qwen3.5");
     int64_t n;
-    const int64_t *ids = prompt_ids(&o, prompt_named(&o, "p130"), &n);
+    const int64_t *ids = oracle_numbers(&o, oracle_prompt(&o, "p130"), "ids", &n);
     const st_tensor *logits = st_find(o.tensors, "p130.logits");
     assert_non_null(logits);
-    const float *want = last_logits(&o, prompt_named(&o, "p130"), logits->type.dim[logits->type.rank - 1]);
+    const float *want =
+        oracle_last_logits(&o, oracle_prompt(&o, "p130"), logits->type.dim[logits->type.rank - 1]);
     int32_t fed[130];
     for (int i = 0; i < 130; i++) fed[i] = (int32_t)ids[i];
     for (int64_t context = 130; context <= 132; context++) {
@@ -502,7 +478,7 @@ enum { DELTA_INPUTS = 7 };
 /* x [1,T,heads,d] or [1,T,heads] of the fixture as [H,R,padded T,d]; rows beyond T hold pad. */
 static float *arranged(arena *a, const st_tensor *t, int64_t padded, float pad) {
     int64_t T = t->type.dim[1], heads = t->type.dim[2], d = t->type.rank > 3 ? t->type.dim[3] : 1;
-    const float *x = floats(a, t, 0, T * heads * d);
+    const float *x = oracle_floats(a, t, 0, T * heads * d);
     float *y = ARENA_ARRAY(a, float, (size_t)(heads * padded * d));
     for (int64_t h = 0; h < heads; h++)
         for (int64_t i = 0; i < padded; i++)
@@ -568,7 +544,7 @@ static void check_delta(const char *name, int64_t padded) {
         {"beta", type[3], arranged(a, st_find(f, "in.beta"), padded, 0.5f)},
         {"log", type[4], arranged(a, st_find(f, "in.g"), padded, -1)},
         {"memory", type[5],
-         s0 ? floats(a, s0, 0, Hv * dk * dv) : ARENA_ARRAY(a, float, (size_t)(Hv * dk * dv))},
+         s0 ? oracle_floats(a, s0, 0, Hv * dk * dv) : ARENA_ARRAY(a, float, (size_t)(Hv * dk * dv))},
         {"valid_length", type[6], &valid}};
     rt_model *m = delta_model(type);
     rt_session *s = rt_session_new(m, RT_STRICT, &e);
@@ -576,7 +552,7 @@ static void check_delta(const char *name, int64_t padded) {
     rt_call c = {.in = in, .n_in = DELTA_INPUTS, .out = out};
     if (!s || !rt_run(s, &c, &e)) fail_msg("%s", e.msg);
     const float *want = arranged(a, o, padded, 0), *got = out[0].data;
-    double error = difference(out[1].data, floats(a, s1, 0, Hv * dk * dv), Hv * dk * dv);
+    double error = difference(out[1].data, oracle_floats(a, s1, 0, Hv * dk * dv), Hv * dk * dv);
     for (int64_t h = 0; h < Hv; h++)
         error = worse(error, difference(got + h * padded * dv, want + h * padded * dv, T * dv));
     print_message("%s padded to %d: %.2g\n", name, (int)padded, error);

@@ -8,15 +8,11 @@
 #include "checkpoint/safetensors.h"
 #include "convert/convert.h"
 #include "coreml/embedding.h"
+#include "golden/oracle.h"
 #include "runtime/session.h"
 #include "test.h"
 #include <math.h>
 #include <unistd.h>
-
-/* Two float32 implementations that sum in another order differ: by 1e-5 on the trained checkpoints, but by up
- * to 1.5e-4 on rand-qwen3.5-textonly, whose gated norms magnify rounding (the oracle is 1.7e-4 from a float64
- * run there). */
-#define LOGIT_TOLERANCE 2e-4
 
 /* --- a converted checkpoint, running --- */
 
@@ -166,45 +162,8 @@ static int64_t best_of(const float *x, int64_t n) {
 
 /* --- the oracle --- */
 
-typedef struct {
-    arena *a;
-    const json *text;
-    st_file *tensors;
-    const char *name;
-} oracle;
-
-static oracle open_oracle(const char *name) {
-    err e = {0};
-    char path[200];
-    oracle o = {.a = arena_new(), .name = name};
-    snprintf(path, sizeof path, "oracles/%s/oracle.json", name);
-    o.text = json_parse_file(o.a, test_case_path(path), &e);
-    snprintf(path, sizeof path, "oracles/%s/oracle.safetensors", name);
-    o.tensors = st_open(test_case_path(path), &e);
-    if (e.code != ERR_NONE) fail_msg("%s", e.msg);
-    return o;
-}
-
-static void close_oracle(oracle *o) {
-    st_close(o->tensors);
-    arena_free(o->a);
-}
-
-static const st_tensor *oracle_tensor(const oracle *o, const char *prompt, const char *what) {
-    return st_find(o->tensors, arena_printf(o->a, "%s.%s", prompt, what));
-}
-
 static float oracle_f32(const st_tensor *t, int64_t i) {
     return num_bits_f32(num_get32((const uint8_t *)t->data + 4 * i));
-}
-
-static int64_t *numbers_of(const oracle *o, const json *list, const char *key, int64_t *n) {
-    const json *v = json_get_kind(list, key, JSON_ARRAY);
-    assert_non_null(v);
-    int64_t *x = ARENA_ARRAY(o->a, int64_t, v->len);
-    *n = 0;
-    JSON_EACH(m, v) x[(*n)++] = m->i;
-    return x;
 }
 
 static double *reals_of(const oracle *o, const json *list, const char *key) {
@@ -214,10 +173,6 @@ static double *reals_of(const oracle *o, const json *list, const char *key) {
     size_t n = 0;
     JSON_EACH(m, v) x[n++] = m->d;
     return x;
-}
-
-static double worse(double a, double b) {
-    return isnan(b) || b > a ? b : a;
 }
 
 /* --- comparisons; each returns the largest difference --- */
@@ -333,7 +288,7 @@ static void check_float32(const oracle *o, const char *preset, rt_mode mode) {
         if (!wanted(p)) continue;
         bool p17 = !strcmp(name, "p17");
         int64_t n;
-        const int64_t *ids = numbers_of(o, p, "ids", &n);
+        const int64_t *ids = oracle_numbers(o, p, "ids", &n);
         record rec = {0};
         restart(&r);
         if (p17) ask_for_hidden_states(o, &rec);
@@ -355,7 +310,7 @@ static void check_float32(const oracle *o, const char *preset, rt_mode mode) {
 static double agreement(const oracle *o, const char *preset, const char *precision) {
     const json *tf = json_get(o->text, "teacher_forced");
     int64_t n, m, equal = 0, counted = 0;
-    const int64_t *ids = numbers_of(o, tf, "ids", &n), *top = numbers_of(o, tf, "top1", &m);
+    const int64_t *ids = oracle_numbers(o, tf, "ids", &n), *top = oracle_numbers(o, tf, "top1", &m);
     const double *margin = reals_of(o, tf, "margin");
     runner r = open_runner(o->name, preset, precision, 0, RT_STRICT);
     record rec = {0};

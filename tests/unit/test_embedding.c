@@ -63,6 +63,64 @@ static void layout_is_as_documented(void **s) {
     file_unmap(&m);
 }
 
+static bool numbers(void *ctx, int64_t first, int64_t n, float *out, err *e) {
+    (void)e;
+    memcpy(out, (const float *)ctx + first * 4, (size_t)n * 4 * sizeof *out);
+    return true;
+}
+
+/* Zeros; a usual row; scales that are subnormal in fp16, rounded down to where the largest code would not
+ * fit, and to 0; a large one. Bytes by numpy: scale = float16(max|x| / 127), the next one where scale * 127.5
+ * < max|x|, 1 for zeros; codes = clip(rint(x / scale), -127, 127); checksums by zlib.crc32. */
+static void int8_rows_are_numpys(void **s) {
+    (void)s;
+    static float rows[] = {0,        0,      0,       0,     1,        -2,     3.5f,   0.01f,
+                           1.97e-5f, -1e-5f, 3e-7f,   0,     1.06e-5f, -7e-6f, 1e-7f,  -3e-8f,
+                           1e-6f,    -3e-7f, 5.9e-8f, 2e-8f, 60000,    -59999, 236.1f, -236.3f};
+    static const uint8_t want[] = {
+        0x4D, 0x4C, 0x54, 0x45, 0x4D, 0x42, 0x45, 0x44, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x06,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x47, 0x63, 0x0A, 0xB2, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xC9, 0x0F, 0xB5, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x3C, 0x24, 0xB7, 0x7F, 0x00, 0x0E, 0x27, 0x6E, 0xC8, 0x02, 0x00, 0x03, 0x00, 0x59, 0xC5, 0x01,
+        0x00, 0x02, 0x00, 0x11, 0xFB, 0x01, 0x00, 0x01, 0x00, 0x7F, 0x81, 0x00, 0xFF, 0x62, 0x5F};
+    err e = {0};
+    file_map m;
+    if (!embedding_write(path, EMBEDDING_INT8, 6, 4, numbers, rows, &e)) fail_msg("%s", e.msg);
+    assert_true(file_open_map(&m, path, &e));
+    assert_int_equal(m.size, sizeof want);
+    assert_memory_equal(m.data, want, sizeof want);
+    file_unmap(&m);
+    embedding *t = embedding_open(path, &e);
+    assert_non_null(t);
+    assert_int_equal(embedding_kind_of(t), EMBEDDING_INT8);
+    float row[4];
+    assert_true(embedding_row(t, 1, row) && embedding_verify(t, &e));
+    const float scale = 0.027557373046875f;
+    assert_true(row[0] == 36 * scale && row[1] == -73 * scale && row[2] == 127 * scale && row[3] == 0);
+    embedding_close(t);
+}
+
+static void what_a_kind_cannot_hold_is_an_error(void **s) {
+    (void)s;
+    static const struct {
+        float value;
+        embedding_kind kind;
+        bool ok;
+    } cases[] = {{65519, EMBEDDING_FP16, true},    {65520, EMBEDDING_FP16, false},
+                 {INFINITY, EMBEDDING_FP16, true}, {8e6f, EMBEDDING_INT8, true},
+                 {9e6f, EMBEDDING_INT8, false},    {NAN, EMBEDDING_INT8, false},
+                 {INFINITY, EMBEDDING_INT8, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        err e = {0};
+        float rows[] = {1, 2, 3, 4, 5, cases[i].value, 7, 8};
+        assert_int_equal(embedding_write(path, cases[i].kind, 2, 4, numbers, rows, &e), cases[i].ok);
+        if (cases[i].ok) continue;
+        assert_int_equal(e.code, ERR_NUMERIC);
+        assert_non_null(strstr(e.msg, "row 1 has values"));
+    }
+}
+
 /* Changes byte `at` of a 3 x 2 table (or cuts there); what opening, then verifying, says. */
 static void spoiled(size_t at, bool cut, const char *message) {
     embedding_close(written(EMBEDDING_FP32, 3, 2));
@@ -127,10 +185,9 @@ static int drop_path(void **s) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(layout_is_as_documented),
-        cmocka_unit_test(damage_is_noticed),
-        cmocka_unit_test(a_failing_source_leaves_no_file),
+        cmocka_unit_test(rows_come_back),       cmocka_unit_test(layout_is_as_documented),
+        cmocka_unit_test(int8_rows_are_numpys), cmocka_unit_test(what_a_kind_cannot_hold_is_an_error),
+        cmocka_unit_test(damage_is_noticed),    cmocka_unit_test(a_failing_source_leaves_no_file),
     };
     return cmocka_run_group_tests_name("embedding", tests, make_path, drop_path);
 }
