@@ -43,43 +43,52 @@ def tensors(checkpoint):
 def check_table(out, want):
     import numpy as np
 
-    [path] = glob.glob(os.path.join(out, "*_embed_tokens.fp*.bin"))
+    [path] = glob.glob(os.path.join(out, "*_embed_tokens.*.bin"))
     with open(path, "rb") as f:
         head, rows = f.read(64), f.read()
     magic, version, kind, count, width, row_bytes, crc = struct.unpack("<8sIIQQQI", head[:44])
-    assert magic == b"MLTEMBED" and version == 1 and kind in (1, 2), "header"
+    assert magic == b"MLTEMBED" and version == 1 and kind in (1, 2, 3), "header"
     assert struct.unpack("<I", head[60:])[0] == zlib.crc32(head[:60]), "checksum of the header"
     assert crc == zlib.crc32(rows), "checksum of the rows"
+    assert (count, width) == want.shape, "sizes"
+    if kind == 3:
+        rows = np.frombuffer(rows, np.int8).reshape(count, row_bytes)
+        codes, scales = rows[:, :width].astype(np.float32), rows[:, width:].copy().view(np.float16).astype(np.float32)
+        largest = np.abs(want).max(axis=1, keepdims=True)
+        assert row_bytes == width + 2 and np.array_equal(scales, (largest / np.float32(127)).astype(np.float16)), "scales"
+        assert np.array_equal(codes, np.clip(np.rint(want / scales), -127, 127)), "codes"
+        return
     dtype = np.float16 if kind == 1 else np.float32
-    assert (count, width) == want.shape and row_bytes == width * dtype().itemsize, "sizes"
+    assert row_bytes == width * dtype().itemsize, "sizes"
     assert np.array_equal(np.frombuffer(rows, dtype).reshape(count, width), want.astype(dtype)), "rows"
 
 
-def check_weights(package, checkpoint):
-    """Every projection of every layer, by name. Returns how many there were."""
+def check_weights(packages, checkpoint):
+    """Every projection of every layer, by name, each in one of the packages. Returns how many there were."""
     import coremltools as ct
     import numpy as np
     from coremltools.libmilstoragepython import _BlobStorageReader
 
-    spec = ct.utils.load_spec(package)
-    reader = _BlobStorageReader(os.path.join(package, "Data", "com.apple.CoreML", "weights", "weight.bin"))
     wanted = {re.sub(r".*layers\.", "layer_", n).replace(".", "_"): t for n, t in checkpoint.items()
               if re.search(r"layers\.\d+\..*proj(_\w+)?\.weight$", n) and not n.startswith("mtp")}
     seen = 0
-    functions = spec.mlProgram.functions
-    for op in functions["main" if "main" in functions else "decode"].block_specializations["CoreML8"].operations:
-        if op.type != "const" or op.outputs[0].name not in wanted:
-            continue
-        value = op.attributes["val"]
-        if value.WhichOneof("value") != "blobFileValue":
-            continue
-        want = wanted[op.outputs[0].name].ravel()
-        if value.type.tensorType.dataType == 10:
-            got, want = reader.read_fp16_data(value.blobFileValue.offset).view(np.float16), want.astype(np.float16)
-        else:
-            got = reader.read_float_data(value.blobFileValue.offset)
-        assert np.array_equal(got, want), op.outputs[0].name
-        seen += 1
+    for package in packages:
+        spec = ct.utils.load_spec(package)
+        reader = _BlobStorageReader(os.path.join(package, "Data", "com.apple.CoreML", "weights", "weight.bin"))
+        functions = spec.mlProgram.functions
+        for op in functions["main" if "main" in functions else "decode"].block_specializations["CoreML8"].operations:
+            if op.type != "const" or op.outputs[0].name not in wanted:
+                continue
+            value = op.attributes["val"]
+            if value.WhichOneof("value") != "blobFileValue":
+                continue
+            want = wanted[op.outputs[0].name].ravel()
+            if value.type.tensorType.dataType == 10:
+                got, want = reader.read_fp16_data(value.blobFileValue.offset).view(np.float16), want.astype(np.float16)
+            else:
+                got = reader.read_float_data(value.blobFileValue.offset)
+            assert np.array_equal(got, want), op.outputs[0].name
+            seen += 1
     assert seen == len(wanted), f"{seen} of {len(wanted)} weights found"
     return seen
 
@@ -98,25 +107,26 @@ def main():
                 recurrent = json.load(f)["model_type"].startswith("qwen3_5")
             held = tensors(source)
             table = next(t for n, t in held.items() if n.endswith("embed_tokens.weight") and not n.startswith("mtp"))
-            for preset, top_k, more in (("chunks", 64, []), ("chunks", 0, ["--prefill", "4,64"]), ("single", 64, []),
-                                        ("single", 0, [])):
-                top = ["--top-k", str(top_k)] if preset == "single" else []
-                for precision in ("mixed", "float16", "float32"):
-                    out = os.path.join(work, f"{os.path.basename(source)}-{preset}-{precision}-{top_k}")
+            for name, more in (("chunks", []), ("chunks-prefill", ["--prefill", "4,64"]), ("single", []),
+                               ("single-logits", ["--top-k", "0"]),
+                               ("chunks-2", ["--chunks", "2", "--prefill", "4", "--kv", "stacked", "--table", "int8"])):
+                preset = name.split("-")[0]
+                for precision in ("mixed",) if name == "chunks-2" else ("mixed", "float16", "float32"):
+                    out = os.path.join(work, f"{os.path.basename(source)}-{name}-{precision}")
                     run = subprocess.run([os.environ["MILLET_BIN"], "convert", source, "-o", out, "-q", "--context", "64",
-                                          "--preset", preset, "--precision", precision] + more + top,
+                                          "--preset", preset, "--precision", precision] + more,
                                          capture_output=True, text=True)
                     if preset == "single" and recurrent:
                         assert run.returncode == 1 and "preset single is not for" in run.stderr, run.stderr
                         refused += 1
                         continue
                     assert run.returncode == 0, run.stderr
-                    package = os.path.join(out, "model.mlpackage")
-                    packages.append(package)
-                    weights += check_weights(package, held)
+                    made = sorted(glob.glob(os.path.join(out, "*.mlpackage")))
+                    packages += made
+                    weights += check_weights(made, held)
                     if preset == "chunks":
                         check_table(out, table)
-        print(f"{len(packages)} conversions, {weights} weights equal; {refused} refused as they should be")
+        print(f"{len(packages)} packages, {weights} weights equal; {refused} refused as they should be")
         return check_coremltools.main(packages)
 
 

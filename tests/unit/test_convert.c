@@ -140,7 +140,7 @@ typedef struct {
     rlim_t file_size, data; /* 0: no limit */
 } limits;
 
-static pid_t start(const char *context, limits l) {
+static pid_t start_at(const char *option, const char *place, const char *context, limits l) {
     pid_t pid = fork();
     if (pid) return pid;
     char log[300];
@@ -151,9 +151,13 @@ static pid_t start(const char *context, limits l) {
     if (l.file_size) setrlimit(RLIMIT_FSIZE, &(struct rlimit){l.file_size, l.file_size});
     if (l.data) setrlimit(RLIMIT_DATA, &(struct rlimit){l.data, l.data});
     const char *bin = getenv("MILLET_BIN");
-    execl(bin, bin, "convert", ckpt, "-o", out, "--preset", "chunks", "--context", context, "--overwrite",
+    execl(bin, bin, "convert", ckpt, option, place, "--preset", "chunks", "--context", context, "--overwrite",
           "--quiet", (char *)NULL);
     _exit(99);
+}
+
+static pid_t start(const char *context, limits l) {
+    return start_at("-o", out, context, l);
 }
 
 /* Exit code, or 128 + the signal that ended it. */
@@ -256,7 +260,8 @@ static void what_fp16_does_to_values_is_counted(void **s) {
     watcher w = {.cancel_at = -1};
     str summary = {0};
     assert_true(convert_here(&w, 64, &summary, &e));
-    assert_non_null(strstr(summary.s, "2 values that overflow fp16, their tensors are kept fp32: model.layers.0.self_attn.o_proj.weight (2)"));
+    assert_non_null(strstr(summary.s, "2 values that overflow fp16, their tensors are kept fp32: "
+                                      "model.layers.0.self_attn.o_proj.weight (2)"));
     assert_non_null(strstr(summary.s, "1 values that vanish in fp16: model.embed_tokens.weight (1)"));
     char path[300];
     snprintf(path, sizeof path, "%s/metadata.json", out);
@@ -330,6 +335,58 @@ static void killed_at_any_time_it_is_old_or_new(void **s) {
     drop_out();
 }
 
+/* An artifact below place is complete, or not there; the table beside it too. */
+static void check_place(const char *place, bool must_be_there) {
+    static const char *const names[] = {"ckpt_ctx64_chunks1_decode_fp16_kvslice_gqagrouped",
+                                        "ckpt_ctx128_chunks1_decode_fp16_kvslice_gqagrouped"};
+    err e = {0};
+    char path[400];
+    snprintf(path, sizeof path, "%s/ckpt_embed_tokens.fp16.bin", place);
+    bool there = file_exists(path);
+    embedding *t = there ? embedding_open(path, &e) : NULL;
+    if (there && (!t || !embedding_verify(t, &e))) fail_msg("%s", e.msg);
+    embedding_close(t);
+    for (int i = 0; i < 2; i++) {
+        struct stat st;
+        snprintf(path, sizeof path, "%s/%s", place, names[i]);
+        assert_true(file_exists(path) || !must_be_there);
+        if (!file_exists(path)) continue;
+        assert_true(there);
+        snprintf(path, sizeof path, "%s/%s/metadata.json", place, names[i]);
+        assert_true(file_exists(path));
+        snprintf(path, sizeof path, "%s/%s/model.mlpackage/Data/com.apple.CoreML/weights/weight.bin", place,
+                 names[i]);
+        assert_int_equal(stat(path, &st), 0);
+        assert_true(st.st_size > VOCAB * HIDDEN * 2);
+    }
+}
+
+static void killed_with_a_shared_table_it_is_old_or_new(void **s) {
+    (void)s;
+    if (!program_or_skip()) return;
+    char place[300];
+    snprintf(place, sizeof place, "%s/place", work);
+    int64_t before = clock_us();
+    assert_int_equal(finish(start_at("--into", place, "64", (limits){0})), 0);
+    int64_t whole = clock_us() - before;
+    err e = {0};
+    uint32_t random = 7;
+    for (int i = 0; i < 10; i++) {
+        if (i == 5) assert_true(file_remove_tree(place, &e)); /* and with nothing there before */
+        pid_t pid = start_at("--into", place, i % 2 ? "64" : "128", (limits){0});
+        random = random * 1664525 + 1013904223;
+        nap((long)((double)whole * 1.3 * random / UINT32_MAX));
+        kill(pid, SIGKILL);
+        int code = finish(pid);
+        assert_true(code == 0 || code == 128 + SIGKILL);
+        check_place(place, false);
+    }
+    assert_int_equal(finish(start_at("--into", place, "64", (limits){0})), 0);
+    assert_int_equal(finish(start_at("--into", place, "128", (limits){0})), 0);
+    check_place(place, true);
+    assert_true(file_remove_tree(place, &e));
+}
+
 static void two_at_once_one_of_them_fails(void **s) {
     (void)s;
     if (!program_or_skip()) return;
@@ -372,6 +429,7 @@ int main(void) {
         cmocka_unit_test(cancelling_leaves_nothing),
         cmocka_unit_test(signals_end_it_cleanly),
         cmocka_unit_test(killed_at_any_time_it_is_old_or_new),
+        cmocka_unit_test(killed_with_a_shared_table_it_is_old_or_new),
         cmocka_unit_test(two_at_once_one_of_them_fails),
         cmocka_unit_test(no_room_is_an_error),
         cmocka_unit_test(memory_is_bounded),
