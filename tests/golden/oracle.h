@@ -76,7 +76,7 @@ static inline double worse(double a, double b) {
     return isnan(b) || b > a ? b : a;
 }
 
-static inline double difference(const float *a, const float *b, int64_t n) {
+static inline double largest_difference(const float *a, const float *b, int64_t n) {
     double worst = 0;
     for (int64_t i = 0; i < n; i++) worst = worse(worst, fabs((double)a[i] - b[i]));
     return worst;

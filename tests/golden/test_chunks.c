@@ -3,17 +3,11 @@
  * the calls. */
 #define _GNU_SOURCE
 #include "base/file.h"
-#include "base/json.h"
-#include "base/num.h"
-#include "checkpoint/safetensors.h"
 #include "convert/convert.h"
 #include "generate/decoder.h"
-#include "test.h"
-#include <math.h>
+#include "golden/oracle.h"
 #include <unistd.h>
 
-/* As in test_transformers.c: two float32 implementations that sum in another order. */
-#define LOGIT_TOLERANCE 2e-4
 /* As in test_prefill.c: states are of size 1 to 6 and are rounded to value + remainder, 22 bits, at every
  * call.
  */
@@ -40,29 +34,6 @@ static void must(bool ok, const err *e) {
 }
 
 /* ---- the oracle ---- */
-
-typedef struct {
-    arena *a;
-    const json *text;
-    st_file *tensors;
-} oracle;
-
-static oracle open_oracle(const char *name) {
-    err e = {0};
-    char path[200];
-    oracle o = {.a = arena_new()};
-    snprintf(path, sizeof path, "oracles/%s/oracle.json", name);
-    o.text = json_parse_file(o.a, test_case_path(path), &e);
-    snprintf(path, sizeof path, "oracles/%s/oracle.safetensors", name);
-    o.tensors = st_open(test_case_path(path), &e);
-    must(!e.code, &e);
-    return o;
-}
-
-static void close_oracle(oracle *o) {
-    st_close(o->tensors);
-    arena_free(o->a);
-}
 
 static int32_t *ids_of(const oracle *o, const json *prompt, size_t *n) {
     const json *v = json_get_kind(prompt, "ids", JSON_ARRAY);

@@ -183,9 +183,9 @@ static void computes_the_same(void **state) {
     size_t heads = 0;
     for (size_t i = 0; i < many.n; i++) heads += many.head[i];
     assert_int_equal(heads, c->heads);
-    double worst = difference(got, want, one.vocab), of_oracle = 0;
+    double worst = largest_difference(got, want, one.vocab), of_oracle = 0;
     const float *theirs = oracle_last_logits(&o, p17, one.vocab);
-    if (theirs && !strcmp(c->precision, "float32")) of_oracle = difference(got, theirs, one.vocab);
+    if (theirs && !strcmp(c->precision, "float32")) of_oracle = largest_difference(got, theirs, one.vocab);
     print_message("%s %s: %zu packages, %.2g from the one package, %.2g from transformers\n", c->name,
                   c->precision, many.n, worst, of_oracle);
     close_set(&one);

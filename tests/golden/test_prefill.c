@@ -172,7 +172,7 @@ static double state_difference(runner *r, int64_t n, const float *want, size_t c
     size_t got;
     float *x = all_states(r, n, &got);
     assert_int_equal(got, count);
-    double d = difference(x, want, (int64_t)count);
+    double d = largest_difference(x, want, (int64_t)count);
     free(x);
     return d;
 }
@@ -229,7 +229,7 @@ static void agrees_with_transformers(void **state) {
         if (p17) feed(&r, ids, n, &steps);
         float *stepped = p17 ? all_states(&r, n, &count) : NULL;
         for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-            logits = worse(logits, difference(feed(&r, ids, n, &plans[i]), want, r.vocab));
+            logits = worse(logits, largest_difference(feed(&r, ids, n, &plans[i]), want, r.vocab));
             if (!p17) continue;
             states = worse(states, state_difference(&r, n, stepped, count));
             of_oracle = worse(of_oracle, oracle_state_error(&o, &r));
@@ -293,7 +293,7 @@ static void one_repeated_token(void **state) {
     for (int i = 0; i < N_LENGTHS; i++) {
         for (int wide = 0; wide < 2; wide++) {
             const float *got = feed_largest(&r, ids, lengths[i], wide);
-            logits = worse(logits, difference(got, want[i], r.vocab));
+            logits = worse(logits, largest_difference(got, want[i], r.vocab));
             states = worse(states, state_difference(&r, lengths[i], stepped[i], count[i]));
         }
         free(want[i]);
@@ -330,7 +330,7 @@ static void half_precision(void **state) {
             }
             for (int64_t k = 0; k < r.vocab; k++)
                 if (k != best && want[k] > second) second = want[k];
-            double error = difference(got, want, r.vocab) / (high - low);
+            double error = largest_difference(got, want, r.vocab) / (high - low);
             print_message("%s %s, %d tokens: %.2g of the range\n", cases[i].name, cases[i].precision, (int)n,
                           error);
             assert_true(error <= 0.005);
@@ -368,7 +368,7 @@ static void the_decoder_uses_them(void **state) {
         decoder_row row;
         if (!decoder_feed(d, fed, 130, NULL, &row, &e)) fail_msg("%s", e.msg);
         assert_int_equal(decoder_position(d), 130);
-        assert_true(difference(row.score, want, (int64_t)row.n) <= LOGIT_TOLERANCE);
+        assert_true(largest_difference(row.score, want, (int64_t)row.n) <= LOGIT_TOLERANCE);
         if (context == 130) assert_false(decoder_feed(d, fed, 1, NULL, &row, &e));
         decoder_free(d);
         lm_close(m);
@@ -552,9 +552,9 @@ static void check_delta(const char *name, int64_t padded) {
     rt_call c = {.in = in, .n_in = DELTA_INPUTS, .out = out};
     if (!s || !rt_run(s, &c, &e)) fail_msg("%s", e.msg);
     const float *want = arranged(a, o, padded, 0), *got = out[0].data;
-    double error = difference(out[1].data, oracle_floats(a, s1, 0, Hv * dk * dv), Hv * dk * dv);
+    double error = largest_difference(out[1].data, oracle_floats(a, s1, 0, Hv * dk * dv), Hv * dk * dv);
     for (int64_t h = 0; h < Hv; h++)
-        error = worse(error, difference(got + h * padded * dv, want + h * padded * dv, T * dv));
+        error = worse(error, largest_difference(got + h * padded * dv, want + h * padded * dv, T * dv));
     print_message("%s padded to %d: %.2g\n", name, (int)padded, error);
     assert_true(error <= 2e-5); /* of values of size 1: facts of the fixtures, float32 in another order */
     rt_session_free(s);
