@@ -13,5 +13,5 @@ void check_phase(check_watch *w, const char *phase, size_t total) {
 
 bool check_step(check_watch *w, size_t done, err *e) {
     w->done += done;
-    return check_go(w) || err_set(e, ERR_CANCELLED, "stopped");
+    return check_go(w) || err_set(e, ERR_CANCELLED, "cancelled");
 }
