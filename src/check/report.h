@@ -89,6 +89,10 @@ bool check_run(check_report *r, const check_options *o, err *e);
 bool check_passed(const check_report *r);
 void check_report_free(check_report *r);
 
+/* Writes passed, top-1 and certain agreement of the judged artifact, a package of --variants or a directory
+ * of them, as the variant's gate into its conversion_manifest.json. The scores must have been measured. */
+bool check_record(const check_report *r, err *e);
+
 void check_report_text(const check_report *r, str *out);
 void check_report_json(const check_report *r, str *out);
 void check_report_html(const check_report *r, str *out);

@@ -72,6 +72,8 @@ static int check_usage(const cli_args *a, unsigned measures) {
         return cli_usage(a, "give --ids-file or --text-file, not both");
     if (cli_given(a, "precision-plan") && !(measures & CHECK_RANGES))
         return cli_usage(a, "--precision-plan needs the measurement ranges");
+    if (cli_flag(a, "record") && !(measures & CHECK_SCORES))
+        return cli_usage(a, "--record needs the measurement scores");
     return CLI_OK;
 }
 
@@ -102,7 +104,7 @@ int cmd_check(const cli_args *a) {
     check_report r = {0};
     bool ok = read_texts(a, &o.texts, &e) && check_run(&r, &o, &e);
     if (p.shown) fputs("\r\033[K", stderr);
-    ok = ok && write_html(a, &r, &e);
+    ok = ok && write_html(a, &r, &e) && (!cli_flag(a, "record") || check_record(&r, &e));
     if (ok) print(a, &r);
     bool passed = ok && check_passed(&r);
     check_report_free(&r);

@@ -157,8 +157,9 @@ static bool record(arena *a, const char *path, const char *variant, const char *
     if (!json_get_kind(g, "passed", JSON_BOOL))
         return err_set(e, ERR_USAGE, "gate: expected an object with a boolean \"passed\"");
     const json *variants = json_get_kind(j, "variants", JSON_ARRAY), *found = NULL;
-    JSON_EACH(v, variants) if (!strcmp(json_str(v, "name", ""), variant)) found = v;
-    if (!found) return err_set(e, ERR_USAGE, "%s: has no variant %.50s", path, variant);
+    JSON_EACH(v, variants)
+    if (!strcmp(json_str(v, "name", ""), variant) || !strcmp(json_str(v, "package", ""), variant)) found = v;
+    if (!found) return err_set(e, ERR_USAGE, "%s: has no variant %.100s", path, variant);
     if (!json_get(found, "gate") || !json_get(j, "recommended"))
         return err_set(e, ERR_FORMAT, "%s: \"gate\" of variant %s or \"recommended\" is missing", path,
                        variant);

@@ -8,7 +8,8 @@
  * weights. variants: the array; vocab: the scheme of embedding and head, "same" or NULL: as the rest. */
 const char *manifest_recommended(const json *variants, const char *vocab);
 
-/* Sets the gate entry of a variant in dir/conversion_manifest.json, and what follows from it for the
- * recommendation; the file is replaced atomically. gate: a JSON object with a boolean "passed". */
+/* Sets the gate entry of a variant, given by name or package, in dir/conversion_manifest.json, and what
+ * follows from it for the recommendation; the file is replaced atomically. gate: a JSON object with a boolean
+ * "passed". */
 bool manifest_record_gate(const char *dir, const char *variant, const char *gate, err *e);
 #endif

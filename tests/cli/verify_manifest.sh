@@ -112,6 +112,19 @@ expect 0 '' verify bad
 expect 1 '' "$millet" check bad/$P-FP16.mlpackage --against "$model" --ids-file ids
 grep -qE 'lm_head_weight: [0-9]+ elements differ' stdout || fail "check does not name the head: $(grep FAILED stdout)"
 
+# --- the gate's result becomes part of the manifest ---
+rm -rf bad && cp -rl out bad
+expect 0 '' "$millet" check bad/$P-W8.mlpackage --against "$model" --ids-file ids --only scores --record
+"$python" -c "
+import json
+d = json.load(open('bad/conversion_manifest.json'))
+gates = {v['name']: v['gate'] for v in d['variants']}
+assert gates['W8']['passed'] is True and 0 < gates['W8']['top1_agreement'] <= 1 and gates['W4'] is gates['FP16'] is None, gates
+assert d['recommended'] == 'W8' and all(v['gate'] is None for v in json.load(open('out/conversion_manifest.json'))['variants'])
+" || fail "gate: $(cat bad/conversion_manifest.json)"
+expect 0 '' verify bad --against "$model"
+expect 2 'needs the measurement scores' "$millet" check bad --against "$model" --only ids --record
+
 # --- chunks ---
 hybrid=$MILLET_CASES/models/tiny-qwen3.5
 "$millet" convert "$hybrid" -o set --chunks 3 --prefill 4,16 --context 96 -q || fail convert
@@ -154,12 +167,12 @@ damaged set "d['scheme']['weights'] = 'lut6'; d['scheme']['bits_per_weight'] = 6
 damaged set "d['table']['path'] = '../../elsewhere.bin'" 'path: expected a relative path'
 
 # a row of the head takes another's place, digests made anew: check names the tensor
-"$millet" convert "$hybrid" -o bad --context 96 -q --overwrite || fail convert
+rm -rf bad && cp -rl set bad
 edit bad "
-def alias(x): # the last constant is the head: 4096 rows of 256
+def alias(x): # the last constant of the last package is the head: 4096 rows of 256
     at = len(x) - 4096 * 512
     x[at + 512 * 700:at + 512 * 701] = x[at + 512 * 600:at + 512 * 601]
-change(weights('model.mlpackage'), alias); seal()"
+change(weights('chunk_3_of_3.mlpackage'), alias); seal()"
 expect 0 '' verify bad
 expect 1 '' "$millet" check bad --against "$hybrid" --ids-file ids
 grep -qE 'lm_head_weight: [0-9]+ elements differ from the checkpoint, the first at 1792[0-9][0-9];' stdout || fail "check does not name the head: $(grep FAILED stdout)"
