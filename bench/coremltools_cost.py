@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What coremltools' own compression of a checkpoint's shape costs, beside bench/convert.py.   bench/coremltools.py SHAPE...
+"""What coremltools' own compression of a checkpoint's shape costs, beside bench/convert.py.   bench/coremltools_cost.py SHAPE...
 
 Needs coremltools and scikit-learn; one thread. For each scheme: one MLP matrix (for lut6 its first 64 rows) is compressed as
 coremltools.optimize.coreml does it, with random bf16 weights in fp16; CPU time is scaled up to all matrices of the shape (see
