@@ -1,8 +1,9 @@
 """millet check's figures, computed once more from transformers' logits and hidden states (oracles/README.md), from the
 artifact's own logits (millet score), and from what millet run generates."""
-import json, math, os, pathlib, subprocess, sys, tempfile
+import json, math, os, pathlib, re, subprocess, sys, tempfile
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 CASES = pathlib.Path(os.environ["MILLET_CASES"])
 ORACLE = CASES / "oracles" / "tiny-qwen3"
 MODEL = CASES / "models" / "tiny-qwen3"
@@ -114,6 +115,26 @@ def check_repetition(artifact, model):
         close(report["repetition"][key], value, 1e-12, key)
 
 
+def check_plan(work):
+    """coremltools loads and type-checks a program in which a plan holds values in fp32; they are, and with them nothing
+    that the plan doesn't name."""
+    import check_coremltools
+
+    named = ["layer_1_mlp_product", "layer_1_out", "layer_2_masked_scores", "layer_0_self_attn_q_proj"]
+    (work / "plan").write_text(json.dumps({"format": "millet-precision-plan", "format_version": 1,
+                                           "fp32": [{"value": v} for v in named]}))
+    types = {}
+    for options in ([], ["--precision-plan", work / "plan"]):
+        out = work / f"planned{len(options)}"
+        millet("convert", MODEL, "-o", out, "-q", "--precision", "float16", "--context", "64", "--quantize", "w8", *options)
+        assert check_coremltools.main([str(out / "model.mlpackage")]) == 0
+        listing = millet("inspect", out / "model.mlpackage", "--ops").decode()
+        types[len(options)] = dict(re.findall(r"%(\w+): (fp16|fp32)\[", listing))
+    before, after = types[0], types[2]
+    changed = {v for v in before if before[v] != after[v]}
+    assert changed == set(named), changed
+
+
 with tempfile.TemporaryDirectory() as work:
     work = pathlib.Path(work)
     oracle, prompts = load(ORACLE / "oracle.safetensors"), json.loads((ORACLE / "oracle.json").read_text())["prompts"]
@@ -127,4 +148,5 @@ with tempfile.TemporaryDirectory() as work:
     check_scores(report, oracle["p17.logits"], load(work / "logits")["logits"], np.array(ids))
     check_layers(report, artifact, oracle, ids, work)
     check_repetition(artifact, MODEL)
+    check_plan(work)
 print("scores, layers and repetition as computed here")
