@@ -65,41 +65,74 @@ static void keys_widen(float *to, const kern_memory *m, int64_t at, int64_t step
 
 /* ---- few queries: one block of keys, up to Q_ROWS rows that share its loads ---- */
 
+#define Q_ROWS 4
+/* Keys at a time and vectors of a value at a time: with the rows' sums they fill the registers. */
+#define Q_TILE(rows) (REGISTERS == 32 || (rows) < 4 ? 4 : 2)
+
 /* Keys or values of one group: fp16, or fp32. */
 typedef struct {
-    const void *data;
-    int64_t step; /* between keys */
+    const char *data;
+    int64_t step;  /* between keys */
+    int64_t ahead; /* keys that are fetched before their turn */
 } key_rows;
 
 INLINE vec key_load(const key_rows *k, bool half, int64_t at) {
-    return half ? v_half((const uint16_t *)k->data + at) : v_load((const float *)k->data + at);
+    const void *p = k->data;
+    return half ? v_half((const uint16_t *)p + at) : v_load((const float *)p + at);
 }
 
 INLINE vec key_load_n(const key_rows *k, bool half, int64_t at, int64_t n) {
-    return half ? v_half_n((const uint16_t *)k->data + at, n) : v_load_n((const float *)k->data + at, n);
+    const void *p = k->data;
+    return half ? v_half_n((const uint16_t *)p + at, n) : v_load_n((const float *)p + at, n);
+}
+
+/* Keys are fetched this many bytes before their turn: the hardware's own prefetching ends with a page. */
+#define KEYS_AHEAD 16384
+
+/* Fetches the cache line of element c of key j. */
+INLINE void key_fetch(const key_rows *k, bool half, int64_t j, int64_t c) {
+    v_fetch(k->data + ((j + k->ahead) * k->step + c) * (half ? 2 : 4));
+}
+
+/* Sums of `rows` x tile vectors to score[r][j + u]. */
+INLINE void store_scores(vec s[Q_ROWS][4], float score[][KERN_KEYS], int64_t j, int rows, int tile) {
+    float sum[4];
+    if (rows == 1) {
+        v_sum4(score[0] + j, s[0][0], s[0][1], s[0][2], s[0][3]);
+        return;
+    }
+    for (int u = 0; u < tile; u += 4 / rows) {
+        int v = 4 / rows - 1; /* two rows: two keys */
+        v_sum4(sum, s[0][u], s[1][u], s[rows - 2][u + v], s[rows - 1][u + v]);
+        for (int i = 0; i < 4; i++) score[i % rows][j + u + i / rows] = sum[i];
+    }
 }
 
 /* score[r][j] = q[r] . key j, j < n. q: rows ldq apart, zeros from d up to a multiple of LANES. */
 INLINE void block_scores(const key_rows *k, bool half, int64_t n, int64_t d, const float *q, int64_t ldq,
                          float score[][KERN_KEYS], int rows) {
-    for (int64_t j = 0; j < n; j += 4) {
+    const int tile = Q_TILE(rows);
+    for (int64_t j = 0; j < n; j += tile) {
         int64_t at[4], c = 0;
-        for (int u = 0; u < 4; u++) at[u] = (j + u < n ? j + u : n - 1) * k->step;
+        for (int u = 0; u < tile; u++) at[u] = (j + u < n ? j + u : n - 1) * k->step;
         vec s[Q_ROWS][4];
         for (int r = 0; r < rows; r++)
-            for (int u = 0; u < 4; u++) s[r][u] = v_all(0);
+            for (int u = 0; u < tile; u++) s[r][u] = v_all(0);
         for (; c + LANES <= d; c += LANES) {
             vec x[4];
-            for (int u = 0; u < 4; u++) x[u] = key_load(k, half, at[u] + c);
+            const int line = half ? 32 : 16, some = tile * LANES / line; /* lines of a key; lines to fetch */
+            int first = (int)(c % line / LANES) * some;
+            for (int u = 0; u < some; u++) key_fetch(k, half, j + first + u, c);
+            for (int u = 0; u < tile; u++) x[u] = key_load(k, half, at[u] + c);
             for (int r = 0; r < rows; r++)
-                for (int u = 0; u < 4; u++) s[r][u] = v_fma(v_load(q + r * ldq + c), x[u], s[r][u]);
+                for (int u = 0; u < tile; u++) s[r][u] = v_fma(v_load(q + r * ldq + c), x[u], s[r][u]);
         }
         if (c < d)
-            for (int u = 0; u < 4; u++) {
+            for (int u = 0; u < tile; u++) {
                 vec x = key_load_n(k, half, at[u] + c, d - c);
                 for (int r = 0; r < rows; r++) s[r][u] = v_fma(v_load(q + r * ldq + c), x, s[r][u]);
             }
-        for (int r = 0; r < rows; r++) v_sum4(score[r] + j, s[r][0], s[r][1], s[r][2], s[r][3]);
+        store_scores(s, score, j, rows, tile);
     }
 }
 
@@ -123,22 +156,24 @@ INLINE void block_exp(float *score, const float *mask, int64_t n, int64_t seen, 
 
 #define VALUE_KEYS 32 /* values that stay in the first cache while all of their columns are added */
 
-/* y[r] += sum over j of p[r][j] * value j: elements [c, c + 4 * LANES). */
+/* y[r] += sum over j of p[r][j] * value j: elements [c, c + tile * LANES). */
 INLINE void block_wide(const key_rows *v, bool half, int64_t from, int64_t to, int64_t c,
                        float p[][KERN_KEYS], float *const *y, int rows) {
+    const int tile = Q_TILE(rows);
     vec s[Q_ROWS][4];
     for (int r = 0; r < rows; r++)
-        for (int u = 0; u < 4; u++) s[r][u] = v_load(y[r] + c + u * LANES);
+        for (int u = 0; u < tile; u++) s[r][u] = v_load(y[r] + c + u * LANES);
     for (int64_t j = from; j < to; j++) {
         vec w[4];
-        for (int u = 0; u < 4; u++) w[u] = key_load(v, half, j * v->step + c + u * LANES);
+        for (int u = 0; u < tile * LANES; u += half ? 32 : 16) key_fetch(v, half, j, c + u);
+        for (int u = 0; u < tile; u++) w[u] = key_load(v, half, j * v->step + c + u * LANES);
         for (int r = 0; r < rows; r++) {
             vec x = v_all(p[r][j]);
-            for (int u = 0; u < 4; u++) s[r][u] = v_fma(x, w[u], s[r][u]);
+            for (int u = 0; u < tile; u++) s[r][u] = v_fma(x, w[u], s[r][u]);
         }
     }
     for (int r = 0; r < rows; r++)
-        for (int u = 0; u < 4; u++) v_store(y[r] + c + u * LANES, s[r][u]);
+        for (int u = 0; u < tile; u++) v_store(y[r] + c + u * LANES, s[r][u]);
 }
 
 /* The same for the n <= LANES elements from c on. */
@@ -155,9 +190,10 @@ INLINE void block_narrow(const key_rows *v, bool half, int64_t from, int64_t to,
 
 INLINE void block_sums(const key_rows *v, bool half, int64_t n, int64_t d, float p[][KERN_KEYS],
                        float *const *y, int rows) {
+    const int64_t wide = Q_TILE(rows) * LANES;
     for (int64_t j = 0; j < n; j += VALUE_KEYS) {
         int64_t to = n - j < VALUE_KEYS ? n : j + VALUE_KEYS, c = 0;
-        for (; c + 4 * LANES <= d; c += 4 * LANES) block_wide(v, half, j, to, c, p, y, rows);
+        for (; c + wide <= d; c += wide) block_wide(v, half, j, to, c, p, y, rows);
         for (; c < d; c += LANES) block_narrow(v, half, j, to, c, d - c, p, y, rows);
     }
 }
@@ -200,11 +236,18 @@ INLINE void few_rows(const few_block *b, bool half, int64_t first, int rows) {
     block_sums(&b->v, half, n, job->d_v, score, y, rows);
 }
 
-static void few_all(const few_block *b, int64_t first, bool half) {
+static void few_four(const few_block *b, int64_t first, bool half) {
     if (half)
-        few_rows(b, true, first, Q_ROWS);
+        few_rows(b, true, first, 4);
     else
-        few_rows(b, false, first, Q_ROWS);
+        few_rows(b, false, first, 4);
+}
+
+static void few_two(const few_block *b, int64_t first, bool half) {
+    if (half)
+        few_rows(b, true, first, 2);
+    else
+        few_rows(b, false, first, 2);
 }
 
 static void few_one(const few_block *b, int64_t first, bool half) {
@@ -217,12 +260,12 @@ static void few_one(const few_block *b, int64_t first, bool half) {
 /* Keys and values of a block that are kept as pairs, in fp32 behind the queries in scratch. */
 static void few_widen(const kern_attention *job, int64_t k, int64_t v, int64_t n, key_rows *keys,
                       key_rows *values) {
-    float *to = (float *)job->scratch + Q_ROWS * (job->d + LANES);
+    float *to = (float *)job->scratch + Q_ROWS * (job->d + 16);
     keys_widen(to, &job->k, k, job->k_step.inner, n, job->d);
-    *keys = (key_rows){to, job->d};
+    *keys = (key_rows){.data = (char *)to, .step = job->d};
     to += KERN_KEYS * job->d;
     keys_widen(to, &job->v, v, job->v_step.inner, n, job->d_v);
-    *values = (key_rows){to, job->d_v};
+    *values = (key_rows){.data = (char *)to, .step = job->d_v};
 }
 
 static void few_item(const kern_attention *job, int64_t group, int64_t block) {
@@ -230,16 +273,19 @@ static void few_item(const kern_attention *job, int64_t group, int64_t block) {
     int64_t k = group * job->k_step.outer + key * job->k_step.inner;
     int64_t v = group * job->v_step.outer + key * job->v_step.inner;
     kept as = kept_as(&job->k);
-    size_t size = as == KEPT_F32 ? 4 : 2;
+    int64_t size = as == KEPT_F32 ? 4 : 2;
     few_block b = {.job = job, .group = group, .block = block};
-    b.k = (key_rows){(const char *)job->k.value + (size_t)k * size, job->k_step.inner};
-    b.v = (key_rows){(const char *)job->v.value + (size_t)v * size, job->v_step.inner};
+    b.k = (key_rows){(const char *)job->k.value + k * size, job->k_step.inner,
+                     KEYS_AHEAD / (job->d * size) + 1};
+    b.v = (key_rows){(const char *)job->v.value + v * size, job->v_step.inner,
+                     KEYS_AHEAD / (job->d_v * size) + 1};
     if (as == KEPT_PAIR) {
         int64_t n = seen_by(job, job->tokens - 1) - key;
         few_widen(job, k, v, n < KERN_KEYS ? n : KERN_KEYS, &b.k, &b.v);
     }
-    for (; i + Q_ROWS <= rows; i += Q_ROWS) few_all(&b, i, as == KEPT_F16);
-    for (; i < rows; i++) few_one(&b, i, as == KEPT_F16);
+    for (; i + 4 <= rows; i += 4) few_four(&b, i, as == KEPT_F16);
+    if (i + 2 <= rows) few_two(&b, i, as == KEPT_F16), i += 2;
+    if (i < rows) few_one(&b, i, as == KEPT_F16);
 }
 
 /* Items [n lo / units, n hi / units) of n: the same ones whatever the shares are cut into. */
@@ -249,8 +295,8 @@ INLINE int64_t share(int64_t n, int64_t at, int64_t units) {
 
 static void attend_few(const kern_attention *job, int64_t lo, int64_t hi) {
     int64_t blocks = (seen_by(job, job->tokens - 1) + KERN_KEYS - 1) / KERN_KEYS, n = blocks * job->groups;
-    for (int64_t i = share(n, lo, job->units); i < share(n, hi, job->units); i++)
-        few_item(job, i / blocks, i % blocks);
+    int64_t end = share(n, hi, job->units);
+    for (int64_t i = share(n, lo, job->units); i < end; i++) few_item(job, i / blocks, i % blocks);
 }
 
 static void attend_join(const kern_attention *job, int64_t lo, int64_t hi) {

@@ -7,64 +7,88 @@
 
 #define TAPS 8
 
-/* One channel's or LANES channels' column j of the history: state, then u. */
-INLINE vec conv_column(const kern_conv *job, kept as, int64_t c, int64_t n, int64_t j) {
-    int64_t kept_columns = job->taps - 1;
-    if (j >= kept_columns) return load_up_to(job->u + (j - kept_columns) * job->ldu + c, n);
-    const uint16_t *h = job->state.value;
+/* Up to LANES numbers that lie `step` apart. */
+INLINE vec halves_apart(const uint16_t *p, int64_t step, int64_t n) {
+    uint16_t part[LANES] = {0};
+    for (int64_t i = 0; i < n; i++) part[i] = p[i * step];
+    return v_half(part);
+}
+
+INLINE void put_halves_apart(uint16_t *p, int64_t step, vec v, int64_t n) {
+    uint16_t part[LANES];
+    v_put_half(part, v);
+    for (int64_t i = 0; i < n; i++) p[i * step] = part[i];
+}
+
+INLINE vec floats_apart(const float *p, int64_t step, int64_t n) {
     float part[LANES] = {0};
-    for (int64_t i = 0; i < (n < LANES ? n : LANES); i++) {
-        int64_t at = (c + i) * job->ld_state + j;
-        part[i] = as == KEPT_F32 ? ((const float *)job->state.value)[at] : num_f16_f32(h[at]);
-        if (as == KEPT_PAIR) part[i] += num_f16_f32(job->state.rest[at]);
-    }
+    for (int64_t i = 0; i < n; i++) part[i] = p[i * step];
     return v_load(part);
 }
 
+/* Column j of the state for n <= LANES channels from c on. */
+INLINE vec conv_old(const kern_conv *job, kept as, int64_t c, int64_t n, int64_t j) {
+    int64_t at = c * job->ld_state + j, step = job->ld_state;
+    if (as == KEPT_F32) return floats_apart((const float *)job->state.value + at, step, n);
+    vec v = halves_apart((const uint16_t *)job->state.value + at, step, n);
+    if (as == KEPT_PAIR) v += halves_apart(job->state.rest + at, step, n);
+    return v;
+}
+
 INLINE void conv_keep(const kern_conv *job, kept as, int64_t c, int64_t n, int64_t j, vec v) {
-    uint16_t *h = job->state.value;
-    float part[LANES];
-    v_store(part, v);
-    for (int64_t i = 0; i < (n < LANES ? n : LANES); i++) {
-        int64_t at = (c + i) * job->ld_state + j;
-        if (as == KEPT_F32) ((float *)job->state.value)[at] = part[i];
-        if (as != KEPT_F32) h[at] = num_f32_f16(part[i]);
-        if (as == KEPT_PAIR) job->state.rest[at] = num_f32_f16(part[i] - num_f16_f32(h[at]));
+    int64_t at = c * job->ld_state + j, step = job->ld_state;
+    if (as == KEPT_F32) {
+        float part[LANES];
+        v_store(part, v);
+        for (int64_t i = 0; i < n; i++) ((float *)job->state.value)[at + i * step] = part[i];
+        return;
     }
+    put_halves_apart((uint16_t *)job->state.value + at, step, v, n);
+    if (as == KEPT_PAIR) put_halves_apart(job->state.rest + at, step, v - v_round_half(v), n);
 }
 
 INLINE vec conv_weight(const kern_conv *job, int64_t c, int64_t n, int64_t tap) {
     const float *w = job->w + tap * job->w_tap + c * job->w_channel;
-    if (job->w_channel == 1) return load_up_to(w, n);
-    float part[LANES] = {0};
-    for (int64_t i = 0; i < (n < LANES ? n : LANES); i++) part[i] = w[i * job->w_channel];
-    return v_load(part);
+    return job->w_channel == 1 ? load_up_to(w, n) : floats_apart(w, job->w_channel, n);
 }
 
-INLINE void conv_channels(const kern_conv *job, kept as, int64_t c, int64_t n) {
-    int64_t taps = job->taps;
-    vec w[TAPS], x[TAPS];
-    for (int64_t j = 0; j < taps; j++) w[j] = conv_weight(job, c, n, j);
-    for (int64_t j = 0; j + 1 < taps; j++) x[j] = conv_column(job, as, c, n, j);
-    vec kept_columns[TAPS];
-    for (int64_t j = 0; j + 1 < taps; j++) kept_columns[j] = conv_column(job, as, c, n, job->valid + j);
+/* Every token through n <= LANES channels. x: the old columns of the state; then the new ones. */
+INLINE void conv_tokens(const kern_conv *job, int taps, int64_t c, int64_t n, vec x[TAPS]) {
+    vec w[TAPS], old[TAPS];
+    for (int j = 0; j < taps; j++) w[j] = conv_weight(job, c, n, j);
+    for (int j = 0; j + 1 < taps; j++) old[j] = x[j];
     for (int64_t t = 0; t < job->tokens; t++) {
         x[taps - 1] = load_up_to(job->u + t * job->ldu + c, n);
         vec s = w[0] * x[0];
-        for (int64_t j = 1; j < taps; j++) s = v_fma(w[j], x[j], s);
-        s = v_silu(s);
-        store_up_to(job->y + t * job->ldy + c, s, n);
-        for (int64_t j = 0; j + 1 < taps; j++) x[j] = x[j + 1];
+        for (int j = 1; j < taps; j++) s = v_fma(w[j], x[j], s);
+        store_up_to(job->y + t * job->ldy + c, v_silu(s), n);
+        for (int j = 0; j + 1 < taps; j++) x[j] = x[j + 1];
     }
-    for (int64_t j = 0; j + 1 < taps; j++) conv_keep(job, as, c, n, j, kept_columns[j]);
+    for (int j = 0; j + 1 < taps && job->valid < job->tokens; j++) {
+        int64_t column = job->valid + j - (taps - 1);
+        x[j] = column < 0 ? old[column + taps - 1] : load_up_to(job->u + column * job->ldu + c, n);
+    }
+}
+
+INLINE void conv_channels(const kern_conv *job, kept as, int64_t c, int64_t n) {
+    int taps = (int)job->taps;
+    vec x[TAPS];
+    for (int j = 0; j + 1 < taps; j++) x[j] = conv_old(job, as, c, n, j);
+    conv_tokens(job, taps, c, n, x);
+    for (int j = 0; j + 1 < taps; j++) conv_keep(job, as, c, n, j, x[j]);
 }
 
 static void conv(const kern_conv *job, int64_t lo, int64_t hi) {
-    for (int64_t c = lo; c < hi; c += LANES) switch (kept_as(&job->state)) {
-        case KEPT_F16: conv_channels(job, KEPT_F16, c, hi - c); break;
-        case KEPT_PAIR: conv_channels(job, KEPT_PAIR, c, hi - c); break;
-        case KEPT_F32: conv_channels(job, KEPT_F32, c, hi - c); break;
+    kept as = kept_as(&job->state);
+    if (as == KEPT_F16 && job->taps == 4 && job->ld_state == 3)
+        for (; lo + LANES <= hi; lo += LANES) {
+            uint16_t *state = (uint16_t *)job->state.value + 3 * lo;
+            vec x[TAPS];
+            v_half3(x, state);
+            conv_tokens(job, 4, lo, LANES, x);
+            v_put_half3(state, x);
         }
+    for (; lo < hi; lo += LANES) conv_channels(job, as, lo, hi - lo < LANES ? hi - lo : LANES);
 }
 
 /* ---- gates ---- */

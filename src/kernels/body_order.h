@@ -43,9 +43,13 @@ static void top(const kern_top *job, int64_t lo, int64_t hi) {
         for (int64_t j = 0; j < k; j++) heap[j] = (ranked){x[j], (int32_t)j};
         for (int64_t j = k / 2 - 1; j >= 0; j--) rank_down(heap, k, j);
         for (; i + 4 * LANES <= job->n; i += 4 * LANES) {
-            unsigned any = 0;
-            for (int u = 0; u < 4; u++) any |= v_above(v_load(x + i + u * LANES), heap[0].key);
-            if (any) rank_range(heap, k, x, i, i + 4 * LANES);
+            uint64_t larger = 0;
+            for (int u = 0; u < 4; u++)
+                larger |= (uint64_t)v_above(v_load(x + i + u * LANES), heap[0].key) << u * LANES;
+            for (; larger; larger &= larger - 1) {
+                int64_t at = i + __builtin_ctzll(larger);
+                rank_range(heap, k, x, at, at + 1);
+            }
         }
         rank_range(heap, k, x, i, job->n);
         for (int64_t n = k; n-- > 0;) { /* the last in order leaves first */
@@ -64,7 +68,9 @@ static int64_t argmax(const float *x, int64_t n) {
     for (; i + LANES <= n; i += LANES) most = v_max(v_load(x + i), most);
     float best = v_top(most);
     for (; i < n; i++) best = x[i] > best ? x[i] : best;
-    for (i = 0; x[i] != best; i++) continue;
+    float below = nextafterf(best, -INFINITY);
+    for (i = 0; i + LANES <= n && !v_above(v_load(x + i), below);) i += LANES;
+    while (x[i] != best) i = i + 1 < n ? i + 1 : 0; /* from the start: nothing is above -inf */
     return i;
 }
 #endif

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #define LANES     8
+#define REGISTERS 16
 #define TILE      2
 #define TILE_ROWS 6
-#define Q_ROWS    2
 #define INLINE    static inline __attribute__((always_inline))
 
 typedef __m256 vec;
@@ -89,5 +89,20 @@ INLINE float v_top(vec v) {
 }
 INLINE unsigned v_above(vec v, float limit) {
     return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(v, v_all(limit), _CMP_NLE_UQ));
+}
+/* Brings the cache line of p to the second cache; p may be any address. */
+INLINE void v_fetch(const void *p) {
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
+}
+/* Element i of x[j] is p[3 i + j]. */
+INLINE void v_half3(vec x[3], const uint16_t *p) {
+    uint16_t part[3][LANES];
+    for (int i = 0; i < 3 * LANES; i++) part[i % 3][i / 3] = p[i];
+    for (int j = 0; j < 3; j++) x[j] = v_half(part[j]);
+}
+INLINE void v_put_half3(uint16_t *p, const vec x[3]) {
+    uint16_t part[3][LANES];
+    for (int j = 0; j < 3; j++) v_put_half(part[j], x[j]);
+    for (int i = 0; i < 3 * LANES; i++) p[i] = part[i % 3][i / 3];
 }
 #endif

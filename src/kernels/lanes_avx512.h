@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #define LANES     16
+#define REGISTERS 32
 #define TILE      4
 #define TILE_ROWS 6
-#define Q_ROWS    4
 #define INLINE    static inline __attribute__((always_inline))
 
 typedef __m512 vec;
@@ -86,5 +86,32 @@ INLINE float v_top(vec v) {
 }
 INLINE unsigned v_above(vec v, float limit) {
     return _mm512_cmp_ps_mask(v, v_all(limit), _CMP_NLE_UQ);
+}
+/* Brings the cache line of p to the second cache; p may be any address. */
+INLINE void v_fetch(const void *p) {
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
+}
+/* Element i of x[j] is p[3 i + j]. */
+INLINE void v_half3(vec x[3], const uint16_t *p) {
+    const __m512i lane = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 45, 42, 39, 36, 33,
+                                          30, 27, 24, 21, 18, 15, 12, 9, 6, 3, 0);
+    __m512i a = _mm512_loadu_si512(p);
+    __m512i b = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)));
+    for (int j = 0; j < 3; j++) {
+        __m512i at = _mm512_add_epi16(lane, _mm512_set1_epi16((short)j));
+        x[j] = _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_permutex2var_epi16(a, at, b)));
+    }
+}
+INLINE void v_put_half3(uint16_t *p, const vec x[3]) {
+    /* 16 (i % 3) + i / 3 for i = 0 .. 47 */
+    const __m512i first = _mm512_set_epi16(26, 10, 41, 25, 9, 40, 24, 8, 39, 23, 7, 38, 22, 6, 37, 21, 5, 36,
+                                           20, 4, 35, 19, 3, 34, 18, 2, 33, 17, 1, 32, 16, 0);
+    const __m512i second = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 47, 31, 15, 46,
+                                            30, 14, 45, 29, 13, 44, 28, 12, 43, 27, 11, 42);
+    __m512i a = _mm512_inserti64x4(_mm512_castsi256_si512(v_to_half(x[0])), v_to_half(x[1]), 1);
+    __m512i b = _mm512_castsi256_si512(v_to_half(x[2]));
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16(a, first, b));
+    __m512i rest = _mm512_permutex2var_epi16(a, second, b);
+    _mm256_storeu_si256((__m256i *)(void *)(p + 32), _mm512_castsi512_si256(rest));
 }
 #endif

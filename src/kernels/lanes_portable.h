@@ -6,9 +6,9 @@
 #include <math.h>
 
 #define LANES     4
+#define REGISTERS 16
 #define TILE      2 /* vectors across a tile of a product: its accumulators must fit the registers */
 #define TILE_ROWS 4
-#define Q_ROWS    2 /* query rows that share a load of keys or values */
 #define INLINE    static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(16)));
@@ -95,5 +95,20 @@ INLINE unsigned v_above(vec v, float limit) {
     unsigned bits = 0;
     for (int i = 0; i < LANES; i++) bits |= (unsigned)!(v[i] <= limit) << i;
     return bits;
+}
+/* Brings the cache line of p to the second cache; p may be any address. */
+INLINE void v_fetch(const void *p) {
+    __builtin_prefetch(p, 0, 2);
+}
+/* Element i of x[j] is p[3 i + j]. */
+INLINE void v_half3(vec x[3], const uint16_t *p) {
+    uint16_t part[3][LANES];
+    for (int i = 0; i < 3 * LANES; i++) part[i % 3][i / 3] = p[i];
+    for (int j = 0; j < 3; j++) x[j] = v_half(part[j]);
+}
+INLINE void v_put_half3(uint16_t *p, const vec x[3]) {
+    uint16_t part[3][LANES];
+    for (int j = 0; j < 3; j++) v_put_half(part[j], x[j]);
+    for (int i = 0; i < 3 * LANES; i++) p[i] = part[i % 3][i / 3];
 }
 #endif
