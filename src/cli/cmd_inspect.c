@@ -6,6 +6,7 @@
 #include "generate/artifact.h"
 #include "generate/contract.h"
 #include "ir/print.h"
+#include "runtime/engine.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -476,6 +477,13 @@ static void list_all_ops(str *out, const artifact *x) {
     }
 }
 
+static void list_plans(str *out, const artifact *x) {
+    for (size_t i = 0; i < x->where.n_package; i++) {
+        if (x->where.n_package > 1) str_printf(out, "// package %s\n", artifact_name(x->where.package[i]));
+        rt_print_plans(out, x->p[i]->model);
+    }
+}
+
 static bool open_artifact(artifact *x, const char *path, err *e) {
     if (!artifact_locate(&x->where, x->a, path, NULL, e)) return false;
     size_t n = x->where.n_package;
@@ -493,6 +501,8 @@ static bool open_artifact(artifact *x, const char *path, err *e) {
 int cmd_inspect(const cli_args *a) {
     bool json = cli_flag(a, "json");
     if (json && cli_flag(a, "ops")) return cli_usage(a, "--ops and --json exclude each other");
+    if (cli_flag(a, "plan") && (json || cli_flag(a, "ops")))
+        return cli_usage(a, "--plan excludes --ops and --json");
     err e = {0};
     artifact x = {.a = arena_new()};
     int code = CLI_OK;
@@ -500,6 +510,8 @@ int cmd_inspect(const cli_args *a) {
         str out = {0};
         if (cli_flag(a, "ops"))
             list_all_ops(&out, &x);
+        else if (cli_flag(a, "plan"))
+            list_plans(&out, &x);
         else if (!cli_flag(a, "verify"))
             (json ? json_artifact : add_artifact)(&out, &x);
         if (cli_flag(a, "verify")) code = verify(&out, &x, json);

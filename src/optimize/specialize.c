@@ -1,4 +1,5 @@
 #include "ir/infer.h"
+#include "optimize/affine.h"
 #include "optimize/optimize.h"
 #include "reference/eval.h"
 #include <stdlib.h>
@@ -14,6 +15,7 @@ typedef struct {
     ref_eval v;      /* env by id in from: constants only */
     arena *scratch;
     ir_env env;
+    affine_table *ints;
     err *e;
 } specializer;
 
@@ -33,6 +35,7 @@ static bool add_constant(specializer *s, const ir_value *v, const ir_const *c) {
     to->type.kind = v->type.kind;
     to->konst = c;
     s->copy[v->id] = to;
+    affine_constant(s->ints, v, c);
     if (c->type.kind != IR_TENSOR) return true;
     return ref_tensor_const(&s->v.env[v->id], c, s->e) ||
            err_where(s->e, "%s", v->name ? v->name : "literal");
@@ -106,6 +109,8 @@ static bool copy_op(specializer *s, const ir_op *op) {
     ir_type *types = ARENA_ARRAY(s->scratch, ir_type, op->n_out + 1);
     if (!ir_infer_op(op, s->from->spec, &s->env, types, s->scratch, s->e)) return false;
     for (uint32_t i = 0; i < op->n_out; i++) types[i] = as_known(types[i], &op->out[i]->type);
+    if (op->code == OP_slice_by_index || op->code == OP_range_1d)
+        affine_sizes(s->ints, op, op->code == OP_range_1d ? NULL : &s->copy[ir_in(op, A_x)->id]->type, types);
     if (foldable(s, op, types) && fold(s, op)) return true;
     ir_op *to = ir_add_op(s->p, &s->to->body, op->code, op->n_out);
     to->name = op->name;
@@ -114,11 +119,11 @@ static bool copy_op(specializer *s, const ir_op *op) {
         for (uint32_t k = 0; k < op->arg[i].n; k++) to->arg[i].v[k] = s->copy[op->arg[i].v[k]->id];
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
-        if (!ir_type_known(&types[i]))
-            return err_set(s->e, ERR_UNSUPPORTED, "the size of %s depends on values", op->out[i]->name);
         to->out[i] = s->copy[op->out[i]->id] = ir_value_new(s->p, s->to, op->out[i]->name, types[i]);
         to->out[i]->def = to;
     }
+    affine_op(s->ints, op, type_of, s);
+    if (op->n_out == 1) affine_unknown(s->ints, op->out[0], &types[0]);
     return true;
 }
 
@@ -149,10 +154,12 @@ ir_function *opt_specialize(ir_program *p, const ir_function *f, const ir_type *
                      .env = mem_try(f->n_values, sizeof *s.v.env),
                      .scratch = scratch};
     s.env = (ir_env){&s, type_of, numbers_of};
+    s.ints = affine_new(p->a, f->n_values);
     bool ok = s.v.env || err_set(e, ERR_MEMORY, "no memory for the values of function %s", f->name);
     for (size_t i = 0; ok && i < f->n_in; i++) {
         ir_value *v = s.copy[f->in[i]->id] = ir_value_new(p, s.to, f->in[i]->name, f->in[i]->type);
         if (v->type.kind == IR_TENSOR) v->type = in[i];
+        affine_unknown(s.ints, f->in[i], &v->type);
         ir_add_input(p, s.to, v);
     }
     ok = ok && copy_body(&s);

@@ -22,6 +22,12 @@ static lower_fn *const rows[OP_COUNT] = {
     [OP_read_state] = lower_read_state,
     [OP_write_state] = lower_write_state,
     [OP_slice_update] = lower_slice_update,
+    [OP_fused_norm] = lower_fused_norm,
+    [OP_fused_swiglu] = lower_fused_swiglu,
+    [OP_fused_rope] = lower_fused_rope,
+    [OP_fused_attention] = lower_fused_attention,
+    [OP_fused_delta] = lower_fused_delta,
+    [OP_fused_conv_step] = lower_fused_conv_step,
     [OP_linear] = lower_linear,
     [OP_matmul] = lower_matmul,
     [OP_gather] = lower_gather,
@@ -202,11 +208,35 @@ static void find_last_uses(lower *l) {
     }
 }
 
+/* Of an input whose size is known at run time only: the run writes it. */
+static bool lower_shape(lower *l, const ir_op *op) {
+    plan *p = l->p;
+    for (size_t i = 0; i < l->f->n_in; i++) {
+        if (l->f->in[i] != ir_in(op, A_x)) continue;
+        place y = lower_fresh(l, &op->out[0]->type);
+        p->buffer[y.buffer].used = true; /* from the start */
+        p->shape = arena_grow(p->a, p->shape, p->n_shape, &p->cap_shape, p->n_shape + 1, sizeof *p->shape);
+        p->shape[p->n_shape++] = (plan_shape){(uint32_t)i, y.buffer};
+        lower_set(l, op->out[0], y);
+        return true;
+    }
+    return lower_reference(l, op);
+}
+
 static bool lower_op(lower *l, const ir_op *op) {
     if (ir_info(op->code)->flags & OPF_CONSTEXPR) return lower_constexpr(l, op);
-    for (uint32_t i = 0; i < op->n_out; i++)
-        if (op->out[i]->type.rank > IR_MAX_RANK || ir_type_count(&op->out[i]->type) < 0)
-            return err_set(l->e, ERR_UNSUPPORTED, "a size is out of range");
+    if (op->code == OP_shape) return lower_shape(l, op);
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        if (op->out[i]->type.rank > IR_MAX_RANK)
+            return err_set(l->e, ERR_UNSUPPORTED, "the rank is out of range");
+        if (ir_type_known(&op->out[i]->type) && ir_type_count(&op->out[i]->type) >= 0) continue;
+        /* what looks at an input of unknown size is looked through by the ops that can */
+        return lower_is_view(op) || err_set(l->e, ERR_UNSUPPORTED, "a size is known at run time only");
+    }
+    for (int i = 0; i < ir_info(op->code)->n_slot && op->code != OP_fused_attention; i++)
+        for (uint32_t k = 0; k < op->arg[i].n; k++)
+            if (op->arg[i].v[k]->type.kind == IR_TENSOR && !ir_type_known(&op->arg[i].v[k]->type))
+                return err_set(l->e, ERR_UNSUPPORTED, "an operand's size is known at run time only");
     lower_fn *fn = rows[op->code];
     return (fn ? fn : lower_reference)(l, op) && !l->e->code;
 }
@@ -218,7 +248,7 @@ static void add_inputs(lower *l) {
         const ir_value *v = l->f->in[i];
         p->in[i].v = v;
         if (v->type.kind != IR_TENSOR) continue;
-        place q = lower_fresh(l, &v->type);
+        place q = lower_fresh(l, &v->type); /* of unknown size: enlarged by who reads it */
         p->in[i].buffer = q.buffer;
         p->buffer[q.buffer].used = true; /* from the start */
         lower_set(l, v, q);

@@ -1,6 +1,7 @@
 /* From ops to steps, inside this module. */
 #ifndef PLAN_LOWER_H
 #define PLAN_LOWER_H
+#include "kernels/kernels.h"
 #include "plan/step.h"
 
 /* Where a value lies and how: any strides (0 for repeated elements, negative for reversed ones), in cells or
@@ -17,8 +18,19 @@ typedef struct {
     const ir_const *konst; /* the constant that this is, whole and in its own order; else NULL */
 } place;
 
+/* x as a kernel wants it. */
+typedef struct {
+    place x, y;
+    int64_t m, k;
+    int form;
+} lower_prepared;
+
 typedef struct {
     plan *p;
+    const kern_table *kernels;
+    kern_path path; /* of linear layers outside of strict mode */
+    lower_prepared *prepared;
+    size_t n_prepared, cap_prepared;
     arena *a; /* the plan's */
     arena *scratch;
     const ir_function *f;
@@ -77,6 +89,19 @@ double lower_number(lower *l, const ir_op *op, ir_operand name, double fallback)
 bool lower_is_const(const ir_op *op, ir_operand name); /* absent counts */
 int lower_axis(lower *l, const ir_op *op, ir_operand name, int64_t fallback, int rank);
 
+/* ---- products with weights ---- */
+typedef struct {
+    const ir_value *weight; /* [n,k] */
+    int64_t m, n, k;
+    place x;           /* [m,k], dense cells */
+    const float *bias; /* [n] or NULL */
+    const place *add;  /* [m,n], dense cells, added to the result; or NULL */
+    bool round;
+} lower_matrix;
+/* y [m,n] dense. */
+bool lower_product(lower *l, const lower_matrix *p, place *y);
+const float *lower_vector(lower *l, const ir_op *op, ir_operand name);
+
 /* ---- groups of ops ---- */
 lower_fn lower_reference; /* a step that calls the reference body */
 lower_fn lower_reshape, lower_transpose, lower_slice_by_index, lower_slice_by_size, lower_split, lower_concat,
@@ -84,6 +109,11 @@ lower_fn lower_reshape, lower_transpose, lower_slice_by_index, lower_slice_by_si
 lower_fn lower_read_state, lower_write_state, lower_slice_update;
 lower_fn lower_unary, lower_binary, lower_select;
 lower_fn lower_reduce, lower_softmax, lower_topk;
+lower_fn lower_fused_norm, lower_fused_swiglu, lower_fused_rope, lower_fused_attention, lower_fused_delta,
+    lower_fused_conv_step;
+/* x is all of a state, v the value that is written to it next, and nobody looks at its old content from this
+ * op on: v may lie in the state's memory. */
+bool lower_state_passes(lower *l, const place *x, const ir_value *v);
 lower_fn lower_linear, lower_matmul, lower_gather, lower_conv;
 bool lower_is_view(const ir_op *op); /* the result may share the operand's memory */
 #endif

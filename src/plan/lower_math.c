@@ -76,34 +76,6 @@ bool lower_topk(lower *l, const ir_op *op) {
 
 /* ---- products ---- */
 
-bool lower_linear(lower *l, const ir_op *op) {
-    const ir_value *wv = ir_in(op, A_weight);
-    place *w = lower_at(l, wv);
-    const ir_type *type = &op->out[0]->type;
-    if (!dtype_is_float((ir_dtype)type->dtype)) return lower_reference(l, op);
-    if (w->weight || (w->store && w->store != DT_FP16)) {
-        if (!lower_expand(l, w)) return false;
-    }
-    place x = lower_dense(l, lower_in(l, op, A_x)), y = lower_fresh(l, type), in[2] = {x, *w};
-    step_linear *s = ARENA_NEW(l->a, step_linear);
-    int64_t n = wv->type.dim[0], k = wv->type.dim[1];
-    if (n == 0 || k == 0) return lower_reference(l, op);
-    *s = (step_linear){.m = ir_type_count(type) / n,
-                       .n = n,
-                       .k = k,
-                       .half = w->store == DT_FP16,
-                       .round = lower_rounds(l, type)};
-    if (ir_in(op, A_bias)) {
-        place b = lower_in(l, op, A_bias);
-        s->bias = b.data;
-    }
-    int64_t units = s->m == 1 ? (n + 15) / 16 : 1;
-    lower_emit(l, run_linear, s, s->half ? "linear fp16" : "linear fp32", units, 1 + 65536 / (16 * k), &y, 1,
-               in, 2);
-    lower_set(l, op->out[0], y);
-    return true;
-}
-
 /* The operand as [batch..., rows, columns] with the batch broadcast to `batch`. */
 static void batch_strides(const place *p, const ir_type *batch, int64_t *stride) {
     place q = *p;
@@ -137,58 +109,5 @@ bool lower_matmul(lower *l, const ir_op *op) {
         lower_emit(l, run_matmul, s, s->store_b ? "matmul fp16" : "matmul", rows, 1 + 16384 / (work + 1), &c,
                    1, in, 2);
     lower_set(l, op->out[0], c);
-    return true;
-}
-
-/* Rows of a table along axis 0. */
-bool lower_gather(lower *l, const ir_op *op) {
-    const ir_value *tv = ir_in(op, A_x), *iv = ir_in(op, A_indices);
-    place *t = lower_at(l, tv);
-    if (lower_axis(l, op, A_axis, 0, tv->type.rank) != 0 || lower_int(l, op, A_batch_dims, 0) != 0 ||
-        lower_int(l, op, A_validate_indices, 0) || tv->type.rank < 1 || tv->type.dim[0] == 0)
-        return lower_reference(l, op);
-    if ((t->weight || (t->store && t->store != DT_FP16)) && !lower_expand(l, t)) return false;
-    place table = *t, index = lower_dense(l, lower_in(l, op, A_indices)),
-          o = lower_fresh(l, &op->out[0]->type);
-    if (!place_is_dense(&table)) table = lower_dense(l, table);
-    step_gather *g = ARENA_NEW(l->a, step_gather);
-    *g = (step_gather){.count = ir_type_count(&iv->type),
-                       .width = ref_inner(&tv->type, 0),
-                       .rows = tv->type.dim[0],
-                       .store = table.store};
-    place in[2] = {index, table};
-    plan_step *s = lower_emit(l, run_gather, g, "gather", g->count, 1 + 4096 / (g->width + 1), &o, 1, in, 2);
-    s->bytes = (uint64_t)(g->count * g->width) * (g->store ? 2 : 4);
-    lower_set(l, op->out[0], o);
-    return true;
-}
-
-/* A depthwise convolution of sequences without padding. */
-bool lower_conv(lower *l, const ir_op *op) {
-    const ir_value *xv = ir_in(op, A_x), *wv = ir_in(op, A_weight);
-    size_t n;
-    const int64_t *stride = lower_ints(l, op, A_strides, &n);
-    const char *pad = ir_in(op, A_pad_type) && ir_in(op, A_pad_type)->konst
-                          ? ir_const_text(ir_in(op, A_pad_type)->konst)
-                          : "valid";
-    bool ok = xv->type.rank == 3 && wv->type.rank == 3 && wv->konst && wv->type.dim[1] == 1 &&
-              lower_int(l, op, A_groups, 1) == xv->type.dim[1] && wv->type.dim[0] == xv->type.dim[1] &&
-              (!stride || stride[0] == 1) && lower_int(l, op, A_dilations, 1) == 1 && pad &&
-              !strcmp(pad, "valid") && !ir_in(op, A_bias);
-    if (!ok) return lower_reference(l, op);
-    place x = lower_cells(l, lower_in(l, op, A_x)), w = lower_in(l, op, A_weight),
-          y = lower_fresh(l, &op->out[0]->type), in[2] = {x, w};
-    step_conv *s = ARENA_NEW(l->a, step_conv);
-    *s = (step_conv){.n = xv->type.dim[0],
-                     .channels = xv->type.dim[1],
-                     .out = op->out[0]->type.dim[2],
-                     .taps = wv->type.dim[2],
-                     .xn = x.stride[0],
-                     .xc = x.stride[1],
-                     .xt = x.stride[2],
-                     .round = lower_rounds(l, &op->out[0]->type)};
-    lower_emit(l, run_conv, s, "conv depthwise", s->n * s->channels, 1 + 2048 / (s->out * s->taps), &y, 1, in,
-               2);
-    lower_set(l, op->out[0], y);
     return true;
 }

@@ -56,30 +56,32 @@ bool lower_write_state(lower *l, const ir_op *op) {
     return lower_copy(l, to, p, false);
 }
 
-/* The write_state that stores the result, when x is the state itself and its old content is of no use to
- * anyone from here on. */
-static bool in_place(lower *l, const ir_op *op, const place *x, const place *update, uint32_t *index) {
-    const ir_value *r = op->out[0];
+/* What reshapes look at. */
+static const ir_value *origin(const ir_value *v) {
+    while (v->def && (v->def->code == OP_reshape || v->def->code == OP_identity)) v = ir_in(v->def, A_x);
+    return v;
+}
+
+bool lower_state_passes(lower *l, const place *x, const ir_value *v) {
     if (x->space != SPACE_STATE || !whole_state(x, x->buffer)) return false;
-    *index = x->buffer;
-    const ir_value *s = l->f->in[*index];
-    uint32_t write = next_write(l, s, l->index);
-    if (write >= l->f->body.n_op || ir_in(l->f->body.op[write], A_data) != r) return false;
-    if (l->state_until[*index] > l->index) return false;
-    if (update->space == SPACE_STATE && update->buffer == *index) return false;
+    uint32_t index = x->buffer, write = next_write(l, l->f->in[index], l->index);
+    const ir_value *s = l->f->in[index];
+    if (write >= l->f->body.n_op || origin(ir_in(l->f->body.op[write], A_data)) != v) return false;
+    if (l->state_until[index] > l->index) return false;
     for (size_t i = l->index + 1; i < write; i++) /* would have to see the old content */
         if (l->f->body.op[i]->code == OP_read_state && ir_in(l->f->body.op[i], A_input) == s) return false;
-    return l->last[r->id] < next_write(l, s, write);
+    if (l->last[v->id] >= next_write(l, s, write)) return false;
+    if (l->last[v->id] > l->state_until[index]) l->state_until[index] = l->last[v->id];
+    return true;
 }
 
 bool lower_slice_update(lower *l, const ir_op *op) {
     const ir_value *r = op->out[0];
     place x = *lower_at(l, ir_in(op, A_x));
     place update = lower_cells(l, lower_in(l, op, A_update)), target;
-    uint32_t index;
-    if (in_place(l, op, &x, &update, &index)) {
+    bool apart = x.space != SPACE_STATE || update.space != SPACE_STATE || update.buffer != x.buffer;
+    if (apart && lower_state_passes(l, &x, r)) {
         target = x;
-        if (l->last[r->id] > l->state_until[index]) l->state_until[index] = l->last[r->id];
     } else {
         x = lower_in(l, op, A_x);
         target = lower_fresh(l, &r->type);

@@ -43,6 +43,7 @@ void plan_place_buffers(plan *p) {
             if (p->step[i].arg[k].space == SPACE_ACT) touch(p, p->step[i].arg[k].buffer, i);
     for (size_t i = 0; i < p->f->n_in; i++)
         if (p->in[i].v->type.kind == IR_TENSOR) touch(p, p->in[i].buffer, 0);
+    for (size_t i = 0; i < p->n_shape; i++) touch(p, p->shape[i].buffer, 0);
     for (size_t i = 0; i < p->f->body.n_out; i++) touch(p, p->out[i].buffer, (uint32_t)p->n_step);
     plan_buffer **order = ARENA_ARRAY(p->a, plan_buffer *, p->n_buffer);
     size_t n = 0;

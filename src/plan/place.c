@@ -18,7 +18,7 @@ place lower_fresh(lower *l, const ir_type *type) {
     plan *p = l->p;
     p->buffer = arena_grow(p->a, p->buffer, p->n_buffer, &p->cap_buffer, p->n_buffer + 1, sizeof *p->buffer);
     int64_t n = ir_type_count(type);
-    p->buffer[p->n_buffer] = (plan_buffer){.cells = n ? n : 1};
+    p->buffer[p->n_buffer] = (plan_buffer){.cells = n > 0 ? n : 1};
     place q = {.space = SPACE_ACT, .buffer = (uint32_t)p->n_buffer++, .type = *type};
     ref_strides(type, q.stride);
     return q;

@@ -12,8 +12,15 @@ static void dump(const plan_options *o, const char *stage, const ir_function *f)
     ir_print_function(o->dump, f);
 }
 
-static bool lower_to(plan *p, const ir_function *f, err *e) {
-    lower l = {.p = p, .a = p->a, .scratch = arena_new(), .f = f, .strict = p->strict, .e = e};
+static bool lower_to(plan *p, const ir_function *f, const plan_options *o, err *e) {
+    lower l = {.p = p,
+               .a = p->a,
+               .scratch = arena_new(),
+               .f = f,
+               .strict = p->strict,
+               .kernels = o->kernels,
+               .path = o->linear,
+               .e = e};
     arena *side = arena_new();
     l.at = ARENA_ARRAY(side, place, f->n_values);
     l.last = ARENA_ARRAY(side, uint32_t, f->n_values);
@@ -29,13 +36,16 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
     arena *a = arena_new();
     plan *p = ARENA_NEW(a, plan);
     *p = (plan){.holders = 1, .a = a, .program = ir_program_new(a), .strict = o->strict};
+    p->ops = *o->ops;
     ir_function *copy = opt_specialize(p->program, f, in, o->strict, e);
     if (copy) {
         opt_clean(copy);
         dump(o, "fold", copy);
+        opt_fuse(p->program, copy, o->strict);
+        dump(o, "fuse", copy);
         p->f = copy;
     }
-    if (!copy || !lower_to(p, copy, e)) {
+    if (!copy || !lower_to(p, copy, o, e)) {
         err_where(e, "function %s", f->name);
         plan_free(p);
         return NULL;

@@ -9,13 +9,18 @@
 #define PLAN_PLAN_H
 #include "base/str.h"
 #include "base/team.h"
+#include "kernels/kernels.h"
+#include "kernels/rounded.h"
 #include "reference/tensor.h"
 
 typedef struct plan plan;
 typedef struct plan_exec plan_exec;
 
 typedef struct {
-    bool strict;             /* every op rounds its result to the declared type */
+    bool strict; /* every op rounds its result to the declared type */
+    const kern_table *kernels;
+    const kern_rounded *ops;
+    kern_path linear;        /* number path of linear layers; strict mode takes KERN_EXACT */
     str *dump;               /* receives the stages (see MILLET_DUMP); NULL: none */
     const char *dump_stages; /* "fold,fuse,plan" */
 } plan_options;

@@ -130,7 +130,7 @@ static void walk(void *ctx, unsigned worker) {
     plan_exec *x = ctx;
     const plan *p = x->p;
     int64_t t = worker, n = team_size(x->team);
-    plan_worker w = {worker, x, x->block->scratch + (size_t)worker * x->block->each};
+    plan_worker w = {worker, x, x->block->scratch + (size_t)worker * x->block->each, &p->ops};
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
         if (s->barrier) {
@@ -151,8 +151,9 @@ static ref_cell *port_cells(const plan_exec *x, const plan_port *port) {
 
 static bool check_inputs(const plan *p, const plan_call *c, err *e) {
     for (size_t i = 0; i < p->f->n_in; i++)
-        if (p->in[i].v->type.kind == IR_TENSOR && !ir_type_equal(&p->in[i].v->type, &c->in[i].type))
-            return err_set(e, ERR_INVALID, "input %s has another type than planned", p->in[i].v->name);
+        if (p->in[i].v->type.kind == IR_TENSOR && (!ir_type_compatible(&p->in[i].v->type, &c->in[i].type) ||
+                                                   ref_count(&c->in[i]) > p->buffer[p->in[i].buffer].cells))
+            return err_set(e, ERR_INVALID, "input %s has another size than planned", p->in[i].v->name);
     return true;
 }
 
@@ -184,6 +185,12 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
     for (size_t i = 0; i < p->f->n_in; i++)
         if (p->in[i].v->type.kind == IR_TENSOR)
             ref_read(&c->in[i], 0, ref_count(&c->in[i]), port_cells(x, &p->in[i]));
+    for (size_t i = 0; i < p->n_shape; i++) {
+        const ir_type *t = &c->in[p->shape[i].input].type;
+        int32_t *to =
+            (int32_t *)(void *)(ref_buf_cells(c->block->buf) + p->buffer[p->shape[i].buffer].offset);
+        for (int d = 0; d < t->rank; d++) to[d] = (int32_t)t->dim[d];
+    }
     team_run(c->team, walk, x);
     if (atomic_load(&x->failed)) return err_where(e, "function %s", p->f->name);
     return take_outputs(x, c, e);

@@ -3,6 +3,7 @@
 #ifndef PLAN_STEP_H
 #define PLAN_STEP_H
 #include "base/team.h"
+#include "kernels/rounded.h"
 #include "plan/plan.h"
 #include "reference/eval.h"
 #include <stdatomic.h>
@@ -26,6 +27,7 @@ typedef struct {
     unsigned index;
     struct plan_exec *exec;
     void *scratch; /* plan.scratch bytes */
+    const kern_rounded *ops;
 } plan_worker;
 
 /* Does units [lo, hi) of the step's extent. p[i] is the address of arg[i]. A step that can fail has extent 1
@@ -58,17 +60,25 @@ typedef struct {
     uint32_t buffer;
 } plan_port;
 
+/* Sizes of an input that a run brings. */
+typedef struct {
+    uint32_t input, buffer;
+} plan_shape;
+
 struct plan {
     atomic_uint holders;
     arena *a;
     ir_program *program;
     const ir_function *f; /* the optimised copy */
     bool strict;
+    kern_rounded ops;
     plan_step *step;
     size_t n_step, cap_step;
     plan_buffer *buffer;
     size_t n_buffer, cap_buffer;
     plan_port *in, *out; /* by index of f->in (states: no buffer), f->body.out */
+    plan_shape *shape;
+    size_t n_shape, cap_shape;
     size_t n_address;
     int64_t cells;  /* of the block */
     size_t scratch; /* bytes a worker needs */

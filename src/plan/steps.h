@@ -1,6 +1,8 @@
 /* The functions that steps call, with what they are told. */
 #ifndef PLAN_STEPS_H
 #define PLAN_STEPS_H
+#include "kernels/kernels.h"
+#include "kernels/rounded.h"
 #include "plan/grid.h"
 #include "plan/step.h"
 
@@ -67,12 +69,20 @@ typedef struct {
 } step_update;
 plan_fn run_update;
 
-/* p: y [m,n], x [m,k] dense [, weight, bias]. */
+/* p: prepared x, x [m,k] dense. Units are rows. */
 typedef struct {
-    int64_t m, n, k;
-    const void *weight; /* NULL: p[2] */
-    bool half;
+    kern_prepare_fn *fn;
+    int64_t m, k;
+} step_prepare;
+plan_fn run_prepare;
+
+/* p: y [m,n], x [m,k] (prepared) [, what is added]. Units are rows of the weight. */
+typedef struct {
+    kern_weight w;
+    kern_choice c;
+    int64_t m;
     const float *bias;
+    uint32_t add; /* index in p; 0: none */
     bool round;
 } step_linear;
 plan_fn run_linear;
@@ -90,10 +100,12 @@ plan_fn run_matmul;
 /* p: o [count,width], index, table. */
 typedef struct {
     int64_t count, width, rows;
-    int64_t step; /* between indices */
     uint8_t store;
+    kern_weight w; /* packed: without a table in p */
+    kern_decode_fn *decode;
+    bool round;
 } step_gather;
-plan_fn run_gather;
+plan_fn run_gather, run_gather_packed;
 
 /* p: y [n,C,T], x [n,C,S], w [C,taps]: depthwise, no padding. */
 typedef struct {
@@ -109,4 +121,53 @@ typedef struct {
     bool ascending, with_indices;
 } step_topk;
 plan_fn run_topk;
+/* Fused ops. p: result, x. Units are rows. */
+typedef struct {
+    step_rows x;
+    kern_rounded_norm job; /* without addresses */
+} step_norm;
+plan_fn run_norm;
+
+/* p: result, gate, up. Units are 256 elements. */
+typedef struct {
+    int64_t n;
+    bool round, round_result;
+} step_swiglu;
+plan_fn run_swiglu;
+
+/* p: result, x, cos, sin. Units are rows. */
+typedef struct {
+    step_rows x;
+    int64_t n, cos[IR_MAX_RANK], sin[IR_MAX_RANK]; /* elements that turn; strides over the rows of x */
+    bool round, round_result;
+} step_rope;
+plan_fn run_rope;
+
+/* p: number of visible keys a row, mask [, how many there are]. */
+typedef struct {
+    int64_t keys, step; /* between rows of the mask */
+    bool with_length;
+} step_visible;
+plan_fn run_visible;
+
+/* p: result, query, key, value [, mask, visible]. */
+typedef struct {
+    kern_rounded_attention job; /* without addresses */
+    int mask, visible;          /* index in p; 0: none */
+} step_attention;
+plan_fn run_attention;
+
+/* p: result, memory (changed) [, low (changed)], query, key, value, decay, beta. Units are value heads. */
+typedef struct {
+    int64_t dk, dv, q_share, k_share; /* heads that share a query, a key */
+    bool low, round;
+} step_delta;
+plan_fn run_delta;
+
+/* p: result, memory (changed), x, weight. Units are channels. */
+typedef struct {
+    int64_t channels, kept;
+    bool round;
+} step_conv_step;
+plan_fn run_conv_step;
 #endif

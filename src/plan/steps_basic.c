@@ -215,14 +215,29 @@ void run_update(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
 
 /* ---- rows of a table ---- */
 
+/* An index as the reference reads it: negative ones count from the end, others are clamped. */
+static int64_t row_of(int32_t index, int64_t rows) {
+    int64_t at = index < 0 ? index + rows : index;
+    return at < 0 ? 0 : at >= rows ? rows - 1 : at;
+}
+
 void run_gather(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_gather *g = param;
     const int32_t *index = p[1];
     (void)w;
-    for (int64_t i = lo; i < hi; i++) {
-        int64_t at = index[i] < 0 ? index[i] + g->rows : index[i];
-        at = at < 0 ? 0 : at >= g->rows ? g->rows - 1 : at; /* memory-safe, as the reference does it */
+    for (int64_t i = lo; i < hi; i++)
         copy_row((float *)p[0] + i * g->width, 1, DT_NONE,
-                 (const char *)p[2] + at * g->width * (g->store ? 2 : 4), 1, g->store, g->width, false);
+                 (const char *)p[2] + row_of(index[i], g->rows) * g->width * (g->store ? 2 : 4), 1, g->store,
+                 g->width, false);
+}
+
+void run_gather_packed(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_gather *g = param;
+    const int32_t *index = p[1];
+    (void)w;
+    for (int64_t i = lo; i < hi; i++) {
+        float *o = (float *)p[0] + i * g->width;
+        g->decode(&g->w, row_of(index[i], g->rows), 0, g->width, o);
+        if (g->round) num_round_f16_all(o, (size_t)g->width);
     }
 }

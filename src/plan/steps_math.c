@@ -1,6 +1,5 @@
 #include "base/num.h"
 #include "plan/steps.h"
-#include "reference/gemm.h"
 #include "reference/rows.h"
 #include <math.h>
 #include <stdlib.h>
@@ -53,29 +52,26 @@ void run_softmax(const void *param, void *const *p, int64_t lo, int64_t hi, plan
 
 /* ---- products ---- */
 
-static void finish(const step_linear *s, float *y, int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n && s->bias; i++) y[i] += s->bias[first + i];
-    if (s->round) num_round_f16_all(y, (size_t)n);
+void run_prepare(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_prepare *s = param;
+    (void)w;
+    s->fn(p[0], p[1], s->k, s->k, lo, hi);
 }
 
-/* One row of x: units are 16 outputs; else all at once. */
 void run_linear(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_linear *s = param;
-    const char *weight = p[2];
-    (void)w;
-    ref_matrix b = {
-        .data = weight, .half = s->half, .by_output = true, .blocks = !s->round, .k = s->k, .n = s->n};
-    if (s->m == 1) {
-        int64_t first = lo * 16, end = hi * 16 < s->n ? hi * 16 : s->n;
-        b.data = weight + first * s->k * (s->half ? 2 : 4);
-        b.n = end - first;
-        float *y = (float *)p[0] + first;
-        ref_gemm(y, p[1], 1, &b);
-        finish(s, y, first, b.n);
-        return;
-    }
-    ref_gemm(p[0], p[1], s->m, &b);
-    for (int64_t i = 0; i < s->m; i++) finish(s, (float *)p[0] + i * s->n, 0, s->n);
+    int64_t n = s->w.rows;
+    kern_linear job = {.w = &s->w,
+                       .x = p[1],
+                       .n = s->m,
+                       .ldx = s->w.cols,
+                       .bias = s->bias,
+                       .y = p[0],
+                       .ldy = n,
+                       .scratch = s->c.scratch ? w->scratch : NULL};
+    if (s->add && !s->round) job.add = p[s->add], job.ldadd = n;
+    s->c.run(&job, lo, hi);
+    for (int64_t i = 0; i < s->m && s->round; i++) num_round_f16_all(job.y + i * n + lo, (size_t)(hi - lo));
 }
 
 static float element(const step_matmul *s, const void *b, int64_t at) {

@@ -53,6 +53,10 @@ static const ref_op_row rows[OP_COUNT] = {
     EXACT(constexpr_cast, ev_constexpr_cast) EXACT(constexpr_lut_to_sparse, ev_lut_to_sparse)
     ROUNDED(constexpr_sparse_blockwise_shift_scale, ev_sparse_blockwise)
     ROUNDED(quantize, ev_quantize) ROUNDED(dequantize, ev_dequantize)
+    /* fused */
+    ROUNDED(fused_norm, ev_fused_norm) ROUNDED(fused_attention, ev_fused_attention)
+    ROUNDED(fused_swiglu, ev_fused_swiglu) ROUNDED(fused_rope, ev_fused_rope) ROUNDED(fused_delta, ev_fused_delta)
+    ROUNDED(fused_conv_step, ev_fused_conv_step)
 };
 // clang-format on
 

@@ -20,11 +20,25 @@ struct rt_plans {
     planned list[MOST_PLANS];
     size_t n;
     uint64_t clock;
+    kern_table kernels;
+    kern_rounded ops;
+    kern_path linear;
 };
+
+static kern_path linear_path(void) {
+    static const char *const names[KERN_PATHS] = {"exact", "int16", "bf16"};
+    const char *wanted = getenv("MILLET_LINEAR");
+    for (int i = 0; wanted && i < KERN_PATHS; i++)
+        if (!strcmp(wanted, names[i])) return (kern_path)i;
+    return KERN_INT16;
+}
 
 rt_plans *rt_plans_new(void) {
     rt_plans *p = mem_alloc(sizeof *p);
-    *p = (rt_plans){0};
+    err ignored = {0};
+    *p = (rt_plans){.linear = linear_path()};
+    kern_rounded_open(&p->ops, getenv("MILLET_ISA"));
+    if (!kern_open(&p->kernels, getenv("MILLET_ISA"), &ignored)) kern_open(&p->kernels, NULL, &ignored);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
@@ -42,11 +56,27 @@ void rt_plans_free(rt_plans *p) {
     free(p);
 }
 
-static bool matches(const planned *e, const rt_function *f, bool strict, const ref_tensor *in) {
+static bool matches(const planned *e, const rt_function *f, bool strict, const ir_type *in) {
     if (e->f != f || e->strict != strict) return false;
     for (size_t i = 0; i < f->plan->f->n_in; i++)
-        if (f->state[i] == SIZE_MAX && !ir_type_equal(&e->in[i], &in[i].type)) return false;
+        if (f->state[i] == SIZE_MAX && !ir_type_equal(&e->in[i], &in[i])) return false;
     return true;
+}
+
+/* A float input that is one row of flexible length (a mask over all positions, one longer at every token) is
+ * left open, so that one plan serves all lengths. False: there is none. */
+static bool open_lengths(const rt_function *f, ir_type *in) {
+    bool any = false;
+    for (size_t i = 0; i < f->plan->f->n_in; i++) {
+        const ir_type *declared = &f->plan->f->in[i]->type;
+        int last = declared->rank - 1;
+        if (f->state[i] != SIZE_MAX || last < 1 || !dtype_is_float((ir_dtype)declared->dtype) ||
+            declared->dim[last] != IR_DIM_UNKNOWN || ir_type_count(&in[i]) != in[i].dim[last])
+            continue;
+        in[i].dim[last] = IR_DIM_UNKNOWN;
+        any = true;
+    }
+    return any;
 }
 
 static planned *entry_for(rt_plans *p) {
@@ -58,11 +88,12 @@ static planned *entry_for(rt_plans *p) {
     return old;
 }
 
-static plan *make(const rt_function *f, bool strict, const ir_type *in) {
+static plan *make(const rt_plans *g, const rt_function *f, bool strict, const ir_type *in) {
     err ignored = {0}; /* the evaluator runs it instead, and says what is wrong with it */
     str text = {0};
     const char *stages = getenv("MILLET_DUMP");
-    plan *p = plan_new(f->plan->f, in, &(plan_options){strict, stages ? &text : NULL, stages}, &ignored);
+    plan_options o = {strict, &g->kernels, &g->ops, g->linear, stages ? &text : NULL, stages};
+    plan *p = plan_new(f->plan->f, in, &o, &ignored);
     if (stages) {
         if (!p) str_printf(&text, "no plan: %s\n", ignored.msg);
         fputs(str_get(&text), stderr);
@@ -71,21 +102,69 @@ static plan *make(const rt_function *f, bool strict, const ir_type *in) {
     return p;
 }
 
+static ir_type default_type(const coreml_function *desc, const ir_value *v) {
+    for (size_t i = 0; i < desc->n_in; i++)
+        if (!strcmp(desc->in[i].name, v->name))
+            return ir_tensor(v->type.dtype, desc->in[i].type.rank, desc->in[i].type.dim);
+    return v->type;
+}
+
+static void print_plan(str *out, const rt_plans *g, const ir_function *f, const coreml_function *desc) {
+    err e = {0};
+    ir_type *in = mem_alloc((f->n_in + 1) * sizeof *in);
+    for (size_t i = 0; i < f->n_in; i++) in[i] = default_type(desc, f->in[i]);
+    plan *p = plan_new(f, in, &(plan_options){false, &g->kernels, &g->ops, g->linear, NULL, NULL}, &e);
+    if (p)
+        plan_print(out, p);
+    else
+        str_printf(out, "no plan of %s: %s\n", f->name, e.msg);
+    plan_free(p);
+    free(in);
+}
+
+void rt_print_plans(str *out, const coreml_model *m) {
+    rt_plans *g = rt_plans_new();
+    for (size_t i = 0; i < m->n_func; i++) {
+        const ir_function *f = m->program ? ir_function_find(m->program, m->func[i].name) : NULL;
+        if (f) print_plan(out, g, f, &m->func[i]);
+    }
+    rt_plans_free(g);
+    for (size_t i = 0; i < m->n_part; i++) rt_print_plans(out, m->part[i]);
+}
+
+/* The entry for these types, made when there is none. Takes types over. */
+static planned *entry(rt_plans *p, const rt_function *f, bool strict, ir_type *types) {
+    planned *e = NULL;
+    for (size_t i = 0; i < p->n && !e; i++)
+        if (matches(&p->list[i], f, strict, types)) e = &p->list[i];
+    if (e) {
+        free(types);
+    } else {
+        e = entry_for(p);
+        *e = (planned){f, strict, types, make(p, f, strict, types), 0};
+    }
+    e->used = ++p->clock;
+    return e;
+}
+
+static ir_type *types_of(const rt_function *f, const ref_tensor *in) {
+    size_t n = f->plan->f->n_in;
+    ir_type *types = mem_alloc((n + 1) * sizeof *types);
+    for (size_t i = 0; i < n; i++) types[i] = in[i].type;
+    return types;
+}
+
 /* A holder of the plan, NULL when there is none. */
 static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_tensor *in) {
     pthread_mutex_lock(&p->lock);
-    planned *e = NULL;
-    for (size_t i = 0; i < p->n && !e; i++)
-        if (matches(&p->list[i], f, strict, in)) e = &p->list[i];
-    if (!e) {
-        size_t n = f->plan->f->n_in;
-        ir_type *types = mem_alloc((n + 1) * sizeof *types);
-        for (size_t i = 0; i < n; i++) types[i] = in[i].type;
-        e = entry_for(p);
-        *e = (planned){f, strict, types, make(f, strict, types), 0};
-    }
-    e->used = ++p->clock;
-    plan *found = e->p ? plan_keep(e->p) : NULL;
+    plan *found = NULL;
+    ir_type *open = types_of(f, in);
+    if (open_lengths(f, open))
+        found = entry(p, f, strict, open)->p;
+    else
+        free(open);
+    if (!found) found = entry(p, f, strict, types_of(f, in))->p;
+    if (found) plan_keep(found);
     pthread_mutex_unlock(&p->lock);
     return found;
 }
@@ -108,7 +187,7 @@ struct engine {
 
 engine *engine_new(rt_plans *plans, bool strict) {
     const char *choice = getenv("MILLET_ENGINE");
-    if (!choice || strcmp(choice, "plan") != 0) return NULL;
+    if (choice && !strcmp(choice, "reference")) return NULL;
     engine *g = mem_alloc(sizeof *g);
     *g = (engine){.plans = plans, .strict = strict, .block = plan_block_new()};
     return g;

@@ -10,6 +10,9 @@
 rt_plans *rt_plans_new(void);
 void rt_plans_free(rt_plans *p);
 
+/* The plans of all functions (and parts) for the default sizes of their inputs, as text. */
+void rt_print_plans(str *out, const coreml_model *m);
+
 typedef struct engine engine;
 
 /* NULL when plans are switched off (MILLET_ENGINE=reference). */

@@ -1,0 +1,30 @@
+/* What is known about small integers that are not known: each is a constant, or a symbol plus a constant.
+ * Enough to see that [past, past + tokens) has `tokens` elements. Inside of src/optimize. */
+#ifndef OPTIMIZE_AFFINE_H
+#define OPTIMIZE_AFFINE_H
+#include "ir/program.h"
+
+#define AFFINE_ELEMENTS 8
+
+typedef struct {
+    uint32_t symbol; /* 0: none */
+    int64_t add;
+} affine_term;
+
+typedef struct {
+    uint32_t n;
+    affine_term term[AFFINE_ELEMENTS];
+} affine;
+
+typedef struct affine_table affine_table;
+
+affine_table *affine_new(arena *a, uint32_t n_values);
+/* An integer of which nothing is known: new symbols, when it has few elements. */
+void affine_unknown(affine_table *t, const ir_value *v, const ir_type *type);
+void affine_constant(affine_table *t, const ir_value *v, const ir_const *c);
+/* Records what follows for the op's result (a value of the function whose ids the table has); types are those
+ * of its operands, by ctx. */
+void affine_op(affine_table *t, const ir_op *op, ir_type (*type)(void *ctx, const ir_value *v), void *ctx);
+/* Fills sizes of the op's result that follow from differences of its operands: range_1d, slice_by_index. */
+void affine_sizes(affine_table *t, const ir_op *op, const ir_type *x, ir_type *out);
+#endif

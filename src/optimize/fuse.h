@@ -1,0 +1,46 @@
+/* Inside of the fuser: what builders may use. */
+#ifndef OPTIMIZE_FUSE_H
+#define OPTIMIZE_FUSE_H
+#include "optimize/match.h"
+#include "optimize/optimize.h"
+
+typedef struct {
+    ir_program *p;
+    ir_function *f;
+    bool strict;
+    uint32_t *uses; /* by value id, room for cap_uses */
+    size_t cap_uses;
+    size_t at;    /* index of the op that is looked at */
+    ir_op *fused; /* what a builder made; it replaces the op at `at`, or at `place` */
+    size_t place;
+    ir_op *extra[8]; /* that go in front of it */
+    size_t n_extra;
+} fuser;
+
+/* Makes the fused op from a match whose inner values nobody else needs. False: it doesn't apply. */
+typedef bool fuse_fn(fuser *f, const match *m);
+#define FUSE(builder, text) fuse_fn fuse_##builder;
+#include "optimize/patterns.def"
+#undef FUSE
+
+/* A fused op whose results are those of the root; operands follow by ir_set_arg(). */
+ir_op *fuse_op(fuser *f, ir_opcode code, uint32_t n_out);
+/* The same, put in front of the fused op, with one new result. */
+ir_value *fuse_extra(fuser *f, ir_op *op, ir_type type);
+void fuse_result(ir_op *op, uint32_t i, ir_value *v);
+ir_value *fuse_int(fuser *f, int32_t v);
+ir_value *fuse_float(fuser *f, float v);
+ir_value *fuse_bool(fuser *f, bool v);
+ir_value *fuse_text(fuser *f, const char *s);
+void fuse_operand(fuser *f, ir_op *op, ir_operand name, ir_value *v); /* NULL: left out */
+/* Bit when this intermediate result is rounded to fp16: by a cast, or by its type in strict mode. */
+int32_t fuse_rounds(const fuser *f, const ir_value *v, int32_t bit);
+/* Nothing outside of the matched ops uses their results; the root's and those of `open` may be. */
+bool fuse_closed(const fuser *f, const match *m, const ir_op *const *open, int n_open);
+/* The matched op of this code (the first), NULL when there is none. */
+ir_op *fuse_find(const match *m, ir_opcode code);
+/* The op in the function that uses v, when it is one only. */
+ir_op *fuse_user(const fuser *f, const ir_value *v, ir_opcode code);
+bool fuse_number(const ir_value *v, double *x); /* a constant scalar, or a constant of equal values */
+void fuse_replace(fuser *f, const ir_value *old, ir_value *by);
+#endif

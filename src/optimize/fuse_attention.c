@@ -1,0 +1,155 @@
+#include "optimize/fuse.h"
+#include <math.h>
+
+static bool flag(const ir_value *v) {
+    double x = 0;
+    return v && fuse_number(v, &x) && x != 0;
+}
+
+/* k^T as the transpose of something: that. */
+static ir_value *untransposed(ir_value *k) {
+    int rank = k->type.rank;
+    if (!k->def || k->def->code != OP_transpose || rank < 2) return NULL;
+    const ir_value *perm = ir_in(k->def, A_perm);
+    for (int d = 0; d < rank; d++) {
+        double at;
+        int want = d == rank - 1 ? rank - 2 : d == rank - 2 ? rank - 1 : d;
+        if (!ir_const_number(perm->konst, (uint64_t)d, &at) || (at < 0 ? at + rank : at) != want) return NULL;
+    }
+    return ir_args(k->def, A_x)->v[0];
+}
+
+static ir_value *int_list(fuser *f, const int64_t *v, int n) {
+    int32_t *x = ARENA_ARRAY(f->p->a, int32_t, (size_t)n);
+    for (int i = 0; i < n; i++) x[i] = (int32_t)v[i];
+    return ir_literal(f->p, f->f, ir_const_new(f->p->a, IR_TYPE(DT_INT32, n), x), IR_BY_LITERAL);
+}
+
+/* A cache from its start to a run-time end, as in slice_by_index(x, begin, end), perhaps reshaped: the same
+ * from start to end of x, whose size is known, and the end. */
+typedef struct {
+    ir_op *slice, *shape; /* shape: NULL, none */
+    int axis;             /* of x, whose end is known at run time only */
+    ir_type whole, seen;  /* of the slice and of the value when all of x's axis is taken */
+} cache;
+
+static bool only_unknown(const ir_type *t, int *axis) {
+    int found = 0;
+    for (int d = 0; d < t->rank; d++)
+        if (t->dim[d] < 0) *axis = d, found++;
+    return found == 1;
+}
+
+static bool find_cache(ir_value *v, cache *c) {
+    int at = 0;
+    c->shape = v->def && v->def->code == OP_reshape ? (ir_op *)v->def : NULL;
+    const ir_value *sliced = c->shape ? ir_in(c->shape, A_x) : v;
+    c->slice = (ir_op *)sliced->def;
+    if (!c->slice || c->slice->code != OP_slice_by_index || !only_unknown(&sliced->type, &c->axis) ||
+        !only_unknown(&v->type, &at))
+        return false;
+    const ir_op *s = c->slice;
+    const ir_type *x = &ir_in(s, A_x)->type, *end = &ir_in(s, A_end)->type;
+    double begin;
+    if (x->rank != sliced->type.rank || x->dim[c->axis] < 1 || ir_in(s, A_stride) ||
+        ir_in(s, A_squeeze_mask) || ir_in(s, A_begin_mask) || ir_in(s, A_end_mask) || end->rank != 1 ||
+        !ir_in(s, A_begin)->konst || !ir_const_number(ir_in(s, A_begin)->konst, (uint64_t)c->axis, &begin) ||
+        begin != 0)
+        return false;
+    c->whole = sliced->type;
+    c->seen = v->type;
+    c->whole.dim[c->axis] = c->seen.dim[at] = x->dim[c->axis];
+    return ir_type_count(&c->whole) == ir_type_count(&c->seen);
+}
+
+static ir_value *take_cache(fuser *f, const cache *c) {
+    int rank = c->whole.rank;
+    int64_t end[IR_MAX_RANK];
+    for (int d = 0; d < rank; d++) {
+        double begin = 0;
+        ir_const_number(ir_in(c->slice, A_begin)->konst, (uint64_t)d, &begin);
+        end[d] = (int64_t)begin + c->whole.dim[d];
+    }
+    ir_op *s = fuse_op(f, OP_slice_by_index, 1);
+    fuse_operand(f, s, A_x, ir_args(c->slice, A_x)->v[0]);
+    fuse_operand(f, s, A_begin, ir_args(c->slice, A_begin)->v[0]);
+    fuse_operand(f, s, A_end, int_list(f, end, rank));
+    ir_value *v = fuse_extra(f, s, c->whole);
+    if (!c->shape) return v;
+    ir_op *r = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, r, A_x, v);
+    fuse_operand(f, r, A_shape, int_list(f, c->seen.dim, c->seen.rank));
+    return fuse_extra(f, r, c->seen);
+}
+
+/* Keys and values whose number is known at run time only become all that the cache can hold, and their
+ * number. */
+static bool split_length(fuser *f, ir_value **key, ir_value **value, ir_value **length) {
+    cache k, v;
+    *length = NULL;
+    if (ir_type_known(&(*key)->type) && ir_type_known(&(*value)->type)) return true;
+    if (!find_cache(*key, &k) || !find_cache(*value, &v) || k.axis != v.axis ||
+        ir_in(k.slice, A_end) != ir_in(v.slice, A_end) || k.whole.dim[k.axis] != v.whole.dim[v.axis])
+        return false;
+    *key = take_cache(f, &k);
+    *value = take_cache(f, &v);
+    int64_t at = k.axis, behind = at + 1;
+    ir_op *n = fuse_op(f, OP_slice_by_index, 1);
+    fuse_operand(f, n, A_x, ir_args(k.slice, A_end)->v[0]);
+    fuse_operand(f, n, A_begin, int_list(f, &at, 1));
+    fuse_operand(f, n, A_end, int_list(f, &behind, 1));
+    *length = fuse_extra(f, n, IR_TYPE(DT_INT32, 1));
+    return true;
+}
+
+static bool add_attention(fuser *f, const match *m, ir_value *key, double scale, int32_t rounding) {
+    ir_value *root = m->op[0]->out[0], *mask = match_get(m, "mask");
+    if (mask && !dtype_is_float((ir_dtype)mask->type.dtype)) return false;
+    ir_value *value = match_get(m, "v"), *length;
+    if (!key || !fuse_closed(f, m, NULL, 0) || !ir_type_known(&root->type) ||
+        !split_length(f, &key, &value, &length))
+        return false;
+    ir_op *op = f->fused = fuse_op(f, OP_fused_attention, 1);
+    fuse_operand(f, op, A_query, match_get(m, "q"));
+    fuse_operand(f, op, A_key, key);
+    fuse_operand(f, op, A_value, value);
+    fuse_operand(f, op, A_length, length);
+    fuse_operand(f, op, A_mask, mask);
+    fuse_operand(f, op, A_scale, fuse_float(f, (float)scale));
+    fuse_operand(f, op, A_rounding, fuse_int(f, rounding));
+    fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
+    fuse_result(op, 0, root);
+    return true;
+}
+
+bool fuse_attention(fuser *f, const match *m) {
+    ir_value *q = match_get(m, "q"), *k = match_get(m, "k"), *s = match_get(m, "s"), *v = match_get(m, "v");
+    if (m->op[0]->code == OP_scaled_dot_product_attention)
+        return ir_in(m->op[0], A_attn_mask) == match_get(m, "mask") &&
+               add_attention(f, m, k, 1 / sqrt((double)q->type.dim[q->type.rank - 1]), 0);
+    ir_op *outer = m->op[0], *softmax = fuse_find(m, OP_softmax), *add = fuse_find(m, OP_add);
+    ir_op *product = NULL, *scaled = fuse_find(m, OP_mul);
+    for (int i = 1; i < m->n_op; i++)
+        if (m->op[i]->code == OP_matmul) product = m->op[i];
+    double axis = -1, scale = 1;
+    int rank = softmax->out[0]->type.rank;
+    if (!product || rank < 2 || q->type.rank < 2 || k->type.rank < 2 || v->type.rank < 2 ||
+        flag(ir_in(product, A_transpose_x)) || flag(ir_in(outer, A_transpose_x)) ||
+        flag(ir_in(outer, A_transpose_y)) ||
+        (ir_in(softmax, A_axis) && !fuse_number(ir_in(softmax, A_axis), &axis)) ||
+        (axis != -1 && axis != rank - 1) || (s && !fuse_number(s, &scale)))
+        return false;
+    int32_t rounding = fuse_rounds(f, product->out[0], 1) | fuse_rounds(f, add->out[0], 4) |
+                       fuse_rounds(f, softmax->out[0], 8);
+    if (s) rounding |= fuse_rounds(f, scaled->out[0], 2);
+    for (int i = 1; i < m->n_op; i++) /* casts belong to what they cast */
+        if (m->op[i]->code == OP_cast) {
+            const ir_value *of = ir_in(m->op[i], A_x);
+            rounding |= fuse_rounds(f, m->op[i]->out[0],
+                                    of == softmax->out[0] ? 8
+                                    : of == add->out[0]   ? 4
+                                                          : 1);
+        }
+    ir_value *key = flag(ir_in(product, A_transpose_y)) ? k : untransposed(k);
+    return add_attention(f, m, key, scale, rounding);
+}

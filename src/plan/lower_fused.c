@@ -1,0 +1,270 @@
+/* Fused ops: one step each where memory lies as the kernels need it, else the reference body. */
+#include "plan/lower.h"
+#include "plan/steps.h"
+#include "reference/walk.h"
+#include <string.h>
+
+/* Elements of a row in one piece. */
+static place with_rows(lower *l, const ir_op *op, ir_operand name) {
+    place p = lower_cells(l, lower_in(l, op, name));
+    int last = p.type.rank - 1;
+    return p.type.dim[last] == 1 || p.stride[last] == 1 ? p : lower_dense(l, p);
+}
+
+static step_rows rows_of(const place *p) {
+    step_rows r = {.rank = p->type.rank - 1, .n = p->type.dim[p->type.rank - 1]};
+    memcpy(r.dim, p->type.dim, sizeof r.dim);
+    memcpy(r.stride, p->stride, sizeof r.stride);
+    return r;
+}
+
+static int64_t count_rows(const step_rows *r) {
+    int64_t n = 1;
+    for (int d = 0; d < r->rank; d++) n *= r->dim[d];
+    return n;
+}
+
+bool lower_fused_norm(lower *l, const ir_op *op) {
+    const ir_type *type = &op->out[0]->type;
+    if (ir_type_count(type) == 0) return lower_reference(l, op);
+    place x = with_rows(l, op, A_x), y = lower_fresh(l, type);
+    step_norm *s = ARENA_NEW(l->a, step_norm);
+    int64_t bits = lower_int(l, op, A_rounding, 0);
+    s->x = rows_of(&x);
+    s->job = (kern_rounded_norm){.n = s->x.n,
+                                 .gamma = lower_vector(l, op, A_gamma),
+                                 .eps = (float)lower_number(l, op, A_epsilon, 0),
+                                 .scale = (float)lower_number(l, op, A_scale, 1),
+                                 .sum = lower_int(l, op, A_sum, 0),
+                                 .round_unit = bits & 1,
+                                 .round_scaled = bits & 2,
+                                 .round_result = bits & 4 || lower_rounds(l, type)};
+    lower_emit(l, run_norm, s, s->job.sum ? "l2 norm" : "rms norm", count_rows(&s->x), 1 + 4096 / s->x.n, &y,
+               1, &x, 1);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
+bool lower_fused_swiglu(lower *l, const ir_op *op) {
+    const ir_type *type = &op->out[0]->type;
+    place in[2] = {lower_dense(l, lower_in(l, op, A_gate)), lower_dense(l, lower_in(l, op, A_up))};
+    place y = lower_fresh(l, type);
+    step_swiglu *s = ARENA_NEW(l->a, step_swiglu);
+    *s = (step_swiglu){ir_type_count(type), lower_int(l, op, A_rounding, 0) & 1, lower_rounds(l, type)};
+    lower_emit(l, run_swiglu, s, "swiglu", (s->n + 255) / 256, 4, &y, 1, in, 2);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
+bool lower_fused_rope(lower *l, const ir_op *op) {
+    const ir_type *type = &op->out[0]->type;
+    if (ir_type_count(type) == 0) return lower_reference(l, op);
+    place in[3] = {with_rows(l, op, A_x), with_rows(l, op, A_cos), with_rows(l, op, A_sin)};
+    place y = lower_fresh(l, type);
+    step_rope *s = ARENA_NEW(l->a, step_rope);
+    s->x = rows_of(&in[0]);
+    s->n = in[1].type.dim[in[1].type.rank - 1];
+    for (int i = 1; i < 3; i++) {
+        place t = in[i];
+        ir_type rows = *type;
+        t.type.rank--, rows.rank--;
+        t = place_broadcast(&t, &rows);
+        memcpy(i == 1 ? s->cos : s->sin, t.stride, sizeof s->cos);
+    }
+    s->round = lower_int(l, op, A_rounding, 0) & 1;
+    s->round_result = lower_rounds(l, type);
+    lower_emit(l, run_rope, s, "rope", count_rows(&s->x), 1 + 2048 / s->x.n, &y, 1, in, 3);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
+/* ---- attention ---- */
+
+/* How many keys each row sees: the hidden tail of a mask, found once for all layers. */
+static place visible(lower *l, const place *mask, const place *length, int64_t tokens, int64_t keys) {
+    for (size_t i = 0; i < l->n_prepared; i++) {
+        const lower_prepared *q = &l->prepared[i];
+        bool same = q->x.space == mask->space && q->x.buffer == mask->buffer && q->x.first == mask->first &&
+                    q->x.data == mask->data && !length;
+        if (q->form == -1 && q->m == tokens && q->k == keys && same) return q->y;
+    }
+    ir_type type = IR_TYPE(DT_INT32, tokens);
+    place y = lower_fresh(l, &type), in[2] = {*mask};
+    step_visible *s = ARENA_NEW(l->a, step_visible);
+    *s = (step_visible){keys, mask->stride[mask->type.rank - 2], length != NULL};
+    if (length) in[1] = *length;
+    lower_emit(l, run_visible, s, "visible keys", tokens, 1 + 4096 / keys, &y, 1, in, length ? 2 : 1);
+    l->prepared = arena_grow(l->a, l->prepared, l->n_prepared, &l->cap_prepared, l->n_prepared + 1,
+                             sizeof *l->prepared);
+    l->prepared[l->n_prepared++] = (lower_prepared){*mask, y, tokens, keys, -1};
+    return y;
+}
+
+/* A mask of unknown length is an input of the function, seen through ops that change no element: one row.
+ * Room for as many keys as the cache has. */
+static bool dynamic_mask(lower *l, const ir_value *v, int64_t keys, place *mask) {
+    while (v->def && lower_is_view(v->def) && v->def->code != OP_slice_by_index &&
+           v->def->code != OP_slice_by_size && v->def->code != OP_split && v->def->code != OP_tile &&
+           v->def->code != OP_transpose)
+        v = ir_in(v->def, A_x);
+    for (size_t i = 0; i < l->f->n_in; i++) {
+        if (l->f->in[i] != v || v->type.kind != IR_TENSOR || !dtype_is_float((ir_dtype)v->type.dtype))
+            continue;
+        for (int d = 0; d + 1 < v->type.rank; d++)
+            if (v->type.dim[d] != 1) return false;
+        plan_buffer *b = &l->p->buffer[l->p->in[i].buffer];
+        if (b->cells < keys) b->cells = keys;
+        ir_type type = IR_TYPE(DT_FP32, 1, keys);
+        *mask = (place){.space = SPACE_ACT, .buffer = l->p->in[i].buffer, .type = type};
+        ref_strides(&type, mask->stride);
+        return true;
+    }
+    return false;
+}
+
+/* Keys or values: packed halves of a state are read as they lie. */
+static place cache_of(lower *l, const ir_op *op, ir_operand name) {
+    place p = lower_in(l, op, name);
+    int last = p.type.rank - 1;
+    bool rows = p.stride[last] == 1 || p.type.dim[last] == 1;
+    return (p.store && p.store != DT_FP16) || !rows ? lower_dense(l, p) : p;
+}
+
+/* Batch sizes as groups of heads that share keys. */
+static bool find_groups(kern_rounded_attention *j, const ir_type *batch, const place *q, const place *k,
+                        const place *v, const place *o) {
+    const place *all[4] = {q, k, v, o};
+    int64_t stride[4][IR_MAX_RANK];
+    for (int i = 0; i < 4; i++) {
+        place p = *all[i];
+        p.type.rank -= 2;
+        p = place_broadcast(&p, batch);
+        memcpy(stride[i], p.stride, sizeof stride[i]);
+    }
+    const int64_t *const s[] = {stride[0], stride[1], stride[2], stride[3]};
+    ref_walk w = ref_walk_start(batch->rank, batch->dim, 4, s);
+    bool shared = w.step[1] == 0 && w.step[2] == 0 && w.run > 1;
+    if (w.rank > 1 || (w.rank == 1 && !shared)) return false;
+    int64_t group[4] = {0};
+    j->groups = w.rank ? w.dim[0] : shared ? 1 : w.run;
+    j->heads = shared ? w.run : 1;
+    for (int i = 0; i < 4; i++) group[i] = w.rank ? w.stride[i][0] : shared ? 0 : w.step[i];
+    j->q_group = group[0], j->k_group = group[1], j->v_group = group[2], j->o_group = group[3];
+    j->q_head = shared ? w.step[0] : 0, j->o_head = shared ? w.step[3] : 0;
+    return true;
+}
+
+static bool unknown_size(lower *l) {
+    return err_set(l->e, ERR_UNSUPPORTED, "a size is known at run time only");
+}
+
+bool lower_fused_attention(lower *l, const ir_op *op) {
+    const ir_type *type = &op->out[0]->type;
+    place q = with_rows(l, op, A_query), k = cache_of(l, op, A_key), v = cache_of(l, op, A_value);
+    place o = lower_fresh(l, type), mask = {0}, in[5];
+    ir_type batch = *type, scores = *type;
+    step_attention *s = ARENA_NEW(l->a, step_attention);
+    kern_rounded_attention *j = &s->job;
+    int64_t bits = lower_int(l, op, A_rounding, 0);
+    batch.rank -= 2;
+    *j = (kern_rounded_attention){.tokens = type->dim[type->rank - 2],
+                                  .keys = k.type.dim[k.type.rank - 2],
+                                  .depth = q.type.dim[q.type.rank - 1],
+                                  .value_depth = type->dim[type->rank - 1],
+                                  .half_k = k.store == DT_FP16,
+                                  .half_v = v.store == DT_FP16,
+                                  .scale = (float)lower_number(l, op, A_scale, 1),
+                                  .round_product = bits & 1,
+                                  .round_scaled = bits & 2,
+                                  .round_masked = bits & 4,
+                                  .round_weight = bits & 8,
+                                  .round_result = lower_rounds(l, type)};
+    if (ir_type_count(type) == 0 || j->keys == 0 || !find_groups(j, &batch, &q, &k, &v, &o))
+        return lower_reference(l, op);
+    j->q_token = q.stride[q.type.rank - 2], j->o_token = o.stride[o.type.rank - 2];
+    j->k_row = k.stride[k.type.rank - 2], j->v_row = v.stride[v.type.rank - 2];
+    uint32_t n = 0;
+    in[n++] = q, in[n++] = k, in[n++] = v;
+    const ir_value *mv = ir_in(op, A_mask), *lv = ir_in(op, A_length);
+    if (lv && (!mv || j->tokens != 1)) return unknown_size(l);
+    if (mv) {
+        scores.dim[scores.rank - 1] = j->keys;
+        if (ir_type_known(&mv->type)) {
+            mask = lower_cells(l, lower_in(l, op, A_mask));
+            if (mask.type.rank < 1 || mask.type.rank > scores.rank) return lower_reference(l, op);
+            mask = place_broadcast(&mask, &scores);
+            for (int d = 0; d < batch.rank; d++) /* one mask for all heads */
+                if (mask.stride[d] && mask.type.dim[d] != 1) return lower_reference(l, op);
+            if (mask.stride[scores.rank - 1] != 1 && j->keys > 1) return lower_reference(l, op);
+            for (int d = 0; d < batch.rank; d++) mask.type.dim[d] = 1, mask.stride[d] = 0;
+        } else if (!lv || !dynamic_mask(l, mv, j->keys, &mask)) {
+            return unknown_size(l);
+        }
+        mask.konst = NULL;
+        j->mask_token = mask.stride[mask.type.rank - 2];
+        j->visible_step = 1;
+        s->mask = 1 + (int)n;
+        in[n++] = mask;
+        s->visible = 1 + (int)n;
+        place length;
+        if (lv) length = lower_dense(l, lower_in(l, op, A_length));
+        in[n++] = visible(l, &mask, lv ? &length : NULL, j->tokens, j->keys);
+    }
+    size_t scratch = kern_rounded_scratch(j->heads, j->keys);
+    if (scratch > l->p->scratch) l->p->scratch = scratch;
+    int64_t work = j->heads * j->keys * j->depth;
+    lower_emit(l, run_attention, s, j->half_k ? "attention fp16" : "attention", j->groups * j->tokens,
+               1 + 8192 / work, &o, 1, in, n);
+    lower_set(l, op->out[0], o);
+    return true;
+}
+
+/* ---- recurrences ---- */
+
+/* The place of result `out` when it becomes the next content of the state that `memory` views: it can be
+ * written there at once. */
+static bool takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_value *out, place *target) {
+    place m = *lower_at(l, ir_in(op, memory));
+    if (m.store != DT_FP16 || !lower_state_passes(l, &m, out)) return false;
+    *target = m;
+    return true;
+}
+
+bool lower_fused_delta(lower *l, const ir_op *op) {
+    const ir_type *m = &ir_in(op, A_memory)->type;
+    place out[3], in[5];
+    uint32_t n_out = op->n_out;
+    if (!takes_over(l, op, A_memory, op->out[1], &out[1]) ||
+        (n_out == 3 && !takes_over(l, op, A_low, op->out[2], &out[2])))
+        return lower_reference(l, op);
+    static const ir_operand names[] = {A_query, A_key, A_value, A_decay, A_beta};
+    for (int i = 0; i < 5; i++) in[i] = lower_dense(l, lower_in(l, op, names[i]));
+    out[0] = lower_fresh(l, &op->out[0]->type);
+    int64_t heads = m->dim[0] * m->dim[1], dk = m->dim[2], dv = m->dim[3];
+    step_delta *s = ARENA_NEW(l->a, step_delta);
+    *s = (step_delta){.dk = dk,
+                      .dv = dv,
+                      .q_share = heads / (ir_type_count(&in[0].type) / dk),
+                      .k_share = heads / (ir_type_count(&in[1].type) / dk),
+                      .low = n_out == 3,
+                      .round = lower_int(l, op, A_rounding, 0) & 1};
+    size_t scratch = (size_t)(dk * dv + 2 * dv) * sizeof(float);
+    if (scratch > l->p->scratch) l->p->scratch = scratch;
+    lower_emit(l, run_delta, s, "delta rule", heads, 1 + 8192 / (dk * dv), out, n_out, in, 5);
+    for (uint32_t i = 0; i < n_out; i++) lower_set(l, op->out[i], out[i]);
+    return true;
+}
+
+bool lower_fused_conv_step(lower *l, const ir_op *op) {
+    const ir_type *m = &ir_in(op, A_memory)->type;
+    place out[2], in[2];
+    if (!takes_over(l, op, A_memory, op->out[1], &out[1])) return lower_reference(l, op);
+    in[0] = lower_dense(l, lower_in(l, op, A_x));
+    in[1] = lower_dense(l, lower_in(l, op, A_weight));
+    out[0] = lower_fresh(l, &op->out[0]->type);
+    step_conv_step *s = ARENA_NEW(l->a, step_conv_step);
+    *s = (step_conv_step){m->dim[1], m->dim[2], lower_rounds(l, &op->out[0]->type)};
+    lower_emit(l, run_conv_step, s, "conv step", m->dim[1], 512, out, 2, in, 2);
+    for (uint32_t i = 0; i < 2; i++) lower_set(l, op->out[i], out[i]);
+    return true;
+}

@@ -1,0 +1,122 @@
+#include "base/num.h"
+#include "plan/steps.h"
+#include <math.h>
+#include <string.h>
+
+static int64_t offset_of(const step_rows *r, const int64_t *stride, int64_t i) {
+    int64_t at = 0;
+    for (int d = r->rank - 1; d >= 0; d--) {
+        at += i % r->dim[d] * stride[d];
+        i /= r->dim[d];
+    }
+    return at;
+}
+
+void run_norm(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_norm *s = param;
+    kern_rounded_norm job = s->job;
+    for (int64_t i = lo; i < hi; i++) {
+        job.x = (const float *)p[1] + offset_of(&s->x, s->x.stride, i);
+        job.y = (float *)p[0] + i * s->x.n;
+        w->ops->norm(&job);
+    }
+}
+
+void run_swiglu(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_swiglu *s = param;
+    int64_t from = lo * 256, to = hi * 256 < s->n ? hi * 256 : s->n;
+    float *y = (float *)p[0] + from;
+    w->ops->swiglu(y, (const float *)p[1] + from, (const float *)p[2] + from, to - from, s->round);
+    if (s->round_result && !s->round) w->ops->round(y, to - from);
+}
+
+void run_rope(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_rope *s = param;
+    int64_t n = s->n, half = n / 2, whole = s->x.n;
+    for (int64_t r = lo; r < hi; r++) {
+        const float *x = (const float *)p[1] + offset_of(&s->x, s->x.stride, r);
+        const float *c = (const float *)p[2] + offset_of(&s->x, s->cos, r);
+        const float *sn = (const float *)p[3] + offset_of(&s->x, s->sin, r);
+        float *y = (float *)p[0] + r * whole;
+        if (s->round) {
+            for (int64_t i = 0; i < n; i++) {
+                float other = i < half ? -x[i + half] : x[i - half];
+                y[i] = num_round_f16(x[i] * c[i]) + num_round_f16(other * sn[i]);
+            }
+        } else {
+            for (int64_t i = 0; i < half; i++) {
+                y[i] = x[i] * c[i] - x[i + half] * sn[i];
+                y[i + half] = x[i + half] * c[i + half] + x[i] * sn[i + half];
+            }
+        }
+        memcpy(y + n, x + n, (size_t)(whole - n) * 4);
+        if (s->round_result) w->ops->round(y, whole);
+    }
+}
+
+/* What hides a key: far below every score, so that its weight is 0. */
+#define HIDDEN -10000.0f
+
+void run_visible(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_visible *s = param;
+    int64_t all = s->with_length ? *(const int32_t *)p[2] : s->keys;
+    if (all < 1 || all > s->keys) {
+        err_set(plan_evaluator(w)->e, ERR_INVALID, "%lld keys, the cache holds %lld", (long long)all,
+                (long long)s->keys);
+        plan_failed(w);
+        all = s->keys;
+    }
+    for (int64_t t = lo; t < hi; t++) {
+        const float *mask = (const float *)p[1] + t * s->step;
+        int64_t n = all;
+        while (n > 0 && mask[n - 1] <= HIDDEN) n--;
+        ((int32_t *)p[0])[t] = (int32_t)(n ? n : all); /* nothing to see: all count alike */
+    }
+}
+
+void run_attention(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_attention *s = param;
+    kern_rounded_attention job = s->job;
+    job.o = p[0], job.q = p[1], job.k = p[2], job.v = p[3];
+    job.mask = s->mask ? p[s->mask] : NULL;
+    job.visible = s->visible ? p[s->visible] : NULL;
+    w->ops->attention(&job, lo, hi, w->scratch);
+}
+
+void run_delta(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_delta *s = param;
+    void *const *in = p + (s->low ? 3 : 2);
+    for (int64_t h = lo; h < hi; h++) {
+        kern_rounded_delta job = {.dk = s->dk,
+                                  .dv = s->dv,
+                                  .state = (uint16_t *)p[1] + h * s->dk * s->dv,
+                                  .low = s->low ? (uint16_t *)p[2] + h * s->dk * s->dv : NULL,
+                                  .q = (const float *)in[0] + h / s->q_share * s->dk,
+                                  .k = (const float *)in[1] + h / s->k_share * s->dk,
+                                  .v = (const float *)in[2] + h * s->dv,
+                                  .decay = ((const float *)in[3])[h],
+                                  .beta = ((const float *)in[4])[h],
+                                  .o = (float *)p[0] + h * s->dv,
+                                  .round = s->round};
+        w->ops->delta(&job, w->scratch);
+    }
+}
+
+void run_conv_step(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_conv_step *s = param;
+    float *y = p[0];
+    const float *x = p[2], *tap = p[3];
+    (void)w;
+    for (int64_t c = lo; c < hi; c++) {
+        uint16_t *kept = (uint16_t *)p[1] + c * s->kept;
+        const float *t = tap + c * (s->kept + 1);
+        float sum = 0;
+        for (int64_t i = 0; i < s->kept; i++) {
+            sum += num_f16_f32(kept[i]) * t[i];
+            if (i) kept[i - 1] = kept[i];
+        }
+        kept[s->kept - 1] = num_f32_f16(x[c]);
+        sum += x[c] * t[s->kept];
+        y[c] = s->round ? num_round_f16(sum) : sum;
+    }
+}

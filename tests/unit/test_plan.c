@@ -1,0 +1,517 @@
+/* Plans and fusing against the reference evaluator: every pattern before and after, random graphs, in both
+ * number modes, with one thread and with several. What the evaluator computes is tested on its own (test_ops,
+ * test_cases). Tolerances: fast 1e-4 relative (sums in another order); strict 2 ulp of fp16 and 1e-5. */
+#include "base/num.h"
+#include "ir/build.h"
+#include "optimize/optimize.h"
+#include "plan/plan.h"
+#include "reference/frame.h"
+#include "test.h"
+#include <math.h>
+
+#define MOST 8
+
+/* A function with its inputs' contents; states start at small numbers. */
+typedef struct {
+    arena *a;
+    ir_program *p;
+    ir_builder b;
+    err e;
+    uint64_t seed;
+    ref_tensor in[MOST];
+    ref_tensor out[MOST];
+} graph;
+
+static uint32_t random_of(graph *g, uint32_t n) {
+    g->seed = g->seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(g->seed >> 33) % n;
+}
+
+static float number(graph *g) {
+    return num_round_f16((float)((int)random_of(g, 2001) - 1000) / 1000);
+}
+
+static graph *begin(uint64_t seed) {
+    arena *a = arena_new();
+    graph *g = ARENA_NEW(a, graph);
+    g->a = a;
+    g->seed = seed;
+    g->p = ir_program_new(a);
+    g->b = ir_build(g->p, "f", 9, &g->e);
+    return g;
+}
+
+static void fill(graph *g, ref_tensor *t) {
+    for (int64_t i = 0; i < ref_count(t); i++) {
+        if (dtype_is_float((ir_dtype)t->type.dtype))
+            ref_floats(t)[i] = number(g);
+        else
+            ref_ints(t)[i] = (int32_t)random_of(g, 4);
+    }
+}
+
+static void finish(graph *g) {
+    ir_build_end(&g->b);
+    if (g->e.code) fail_msg("%s", g->e.msg);
+    const ir_function *f = g->p->func[0];
+    for (size_t i = 0; i < f->n_in; i++) {
+        ir_type t = f->in[i]->type;
+        t.kind = IR_TENSOR;
+        assert_true(ref_tensor_new(&g->in[i], &t, &g->e));
+        fill(g, &g->in[i]);
+    }
+}
+
+static void drop(ref_tensor *t) {
+    for (int i = 0; i < MOST; i++) ref_tensor_drop(&t[i]);
+}
+
+static void end(graph *g) {
+    drop(g->in);
+    arena_free(g->a);
+}
+
+static void copy(ref_tensor *to, const ref_tensor *from) {
+    err e = {0};
+    assert_true(ref_tensor_new(to, &from->type, &e));
+    memcpy(to->cell, from->cell, (size_t)ref_count(from) * 4);
+}
+
+/* Runs `rounds` calls. out: the last results; state: copies that are changed. */
+static void evaluate(graph *g, const ir_function *f, bool strict, int rounds, ref_tensor *state,
+                     ref_tensor *out) {
+    err e = {0};
+    const ref_plan *uses = ref_plan_new(g->a, f);
+    ref_frame *frame = ref_frame_new(uses, strict ? REF_STRICT : REF_FAST, &e);
+    ref_tensor *states[MOST] = {0};
+    assert_non_null(frame);
+    for (size_t i = 0; i < f->n_in; i++)
+        if (f->in[i]->type.kind == IR_STATE) {
+            copy(&state[i], &g->in[i]);
+            states[i] = &state[i];
+        }
+    for (int r = 0; r < rounds; r++) {
+        ref_frame_call call = {.in = g->in, .state = states};
+        if (!ref_frame_run(frame, &call, &e)) fail_msg("%s", e.msg);
+    }
+    for (size_t i = 0; i < f->body.n_out; i++) {
+        const ref_tensor *t = ref_frame_result(frame, i, &e);
+        assert_non_null(t);
+        copy(&out[i], t);
+        if (t->type.dtype == DT_FP16) num_round_f16_all(ref_floats(&out[i]), (size_t)ref_count(t));
+    }
+    ref_frame_free(frame);
+}
+
+static void walk(graph *g, bool strict, int rounds, unsigned threads, ref_tensor *state, ref_tensor *out) {
+    const ir_function *f = g->p->func[0];
+    err e = {0};
+    kern_table kernels;
+    kern_rounded ops;
+    assert_true(kern_open(&kernels, NULL, &e));
+    kern_rounded_open(&ops, NULL);
+    ir_type types[MOST];
+    for (size_t i = 0; i < f->n_in; i++) types[i] = g->in[i].type;
+    plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, KERN_EXACT, NULL, NULL}, &e);
+    if (!p) fail_msg("%s", e.msg);
+    plan_exec *x = plan_exec_new(p, &e);
+    plan_block *block = plan_block_new();
+    team *t = team_new(threads);
+    void *packed[MOST] = {0};
+    for (size_t i = 0; i < f->n_in; i++)
+        if (f->in[i]->type.kind == IR_STATE) {
+            packed[i] = mem_alloc((size_t)ref_count(&g->in[i]) * 4);
+            ref_pack(&g->in[i], packed[i]);
+        }
+    for (int r = 0; r < rounds; r++) {
+        drop(out);
+        if (!plan_run(x, &(plan_call){g->in, out, packed, t, block}, &e)) fail_msg("%s", e.msg);
+    }
+    for (size_t i = 0; i < f->n_in; i++)
+        if (packed[i]) {
+            const ir_const c = {.type = g->in[i].type, .data = packed[i]};
+            copy(&state[i], &g->in[i]);
+            ref_read(&(ref_tensor){.type = c.type, .konst = &c}, 0, ref_count(&state[i]), state[i].cell);
+            free(packed[i]);
+        }
+    team_free(t);
+    plan_block_free(block);
+    plan_exec_free(x);
+    plan_free(p);
+}
+
+static void compare(const ref_tensor *x, const ref_tensor *y, bool strict, const char *what) {
+    if (!x->cell && !y->cell) return;
+    double flips = !strcmp(what, "random graph") && x->type.dtype == DT_FP16 ? 16 * 0x1p-11 : 0;
+    assert_true(ir_type_equal(&x->type, &y->type));
+    double largest = 0;
+    bool is_float = dtype_is_float((ir_dtype)x->type.dtype);
+    for (int64_t i = 0; i < ref_count(x) && is_float; i++)
+        largest = fmax(largest, fabs((double)ref_floats(y)[i]));
+    for (int64_t i = 0; i < ref_count(x); i++) {
+        if (!is_float) {
+            assert_int_equal(ref_ints(x)[i], ref_ints(y)[i]);
+            continue;
+        }
+        double a = (double)ref_floats(x)[i], b = (double)ref_floats(y)[i];
+        double bound = (strict && x->type.dtype == DT_FP16 ? 2 * 0x1p-10 * fabs(b) : 1e-4 * largest) + 1e-5;
+        if (!strict && x->type.dtype == DT_FP16) bound += 0x1p-10 * fabs(b); /* rounded on the way out */
+        bound += flips * largest;
+        if (isnan(a) && isnan(b)) continue;
+        if (!(a == b || fabs(a - b) <= bound))
+            fail_msg("%s: element %lld: %g, expected %g", what, (long long)i, a, b);
+    }
+}
+
+static size_t count(const ir_function *f, ir_opcode code) {
+    size_t n = 0;
+    for (size_t i = 0; i < f->body.n_op; i++) n += f->body.op[i]->code == code;
+    return n;
+}
+
+/* The same results from the function as it is, from its fused form in the evaluator, and from the plan with
+ * one thread and with three (equal to the bit). fused: an op that the fused form must have; OP_NONE: any. */
+static void check(graph *g, ir_opcode fused, bool also_strict, const char *what) {
+    finish(g);
+    const ir_function *f = g->p->func[0];
+    for (int strict = 0; strict < 2; strict++) {
+        ref_tensor want[MOST] = {0}, state[MOST] = {0}, got[MOST] = {0}, after[MOST] = {0}, again[MOST] = {0},
+                   after_again[MOST] = {0};
+        ir_type types[MOST];
+        for (size_t i = 0; i < f->n_in; i++) types[i] = g->in[i].type;
+        evaluate(g, f, strict, 2, state, want);
+        ir_function *form = opt_specialize(ir_program_new(g->a), f, types, strict, &g->e);
+        assert_non_null(form);
+        opt_clean(form);
+        ir_program holder = {.a = g->a};
+        opt_fuse(&holder, form, strict);
+        if (fused && (!strict || also_strict)) assert_int_equal(count(form, fused), 1);
+        evaluate(g, form, strict, 2, after, got);
+        for (int i = 0; i < MOST; i++)
+            compare(&got[i], &want[i], strict, what), compare(&after[i], &state[i], strict, what);
+        drop(got), drop(after);
+        walk(g, strict, 2, 1, after, got);
+        for (int i = 0; i < MOST; i++)
+            compare(&got[i], &want[i], strict, what), compare(&after[i], &state[i], strict, what);
+        walk(g, strict, 2, 3, after_again, again);
+        for (int i = 0; i < MOST; i++) {
+            if (got[i].cell) assert_memory_equal(again[i].cell, got[i].cell, (size_t)ref_count(&got[i]) * 4);
+            if (after[i].cell)
+                assert_memory_equal(after_again[i].cell, after[i].cell, (size_t)ref_count(&after[i]) * 4);
+        }
+        drop(want), drop(state), drop(got), drop(after), drop(again), drop(after_again);
+    }
+    end(g);
+}
+
+/* ---- patterns ---- */
+
+static ir_value *one(graph *g, ir_opcode code, ir_value *x) {
+    return b_op(&g->b, code, NULL, A_x, x, A_NONE);
+}
+
+static ir_value *two(graph *g, ir_opcode code, ir_value *x, ir_value *y) {
+    return b_op(&g->b, code, NULL, A_x, x, A_y, y, A_NONE);
+}
+
+static ir_value *cast(graph *g, ir_value *x, const char *d) {
+    return b_op(&g->b, OP_cast, NULL, A_x, x, A_dtype, b_text(&g->b, d), A_NONE);
+}
+
+static ir_value *shaped(graph *g, ir_value *x, ir_value *shape) {
+    return b_op(&g->b, OP_reshape, NULL, A_x, x, A_shape, shape, A_NONE);
+}
+
+static ir_value *constant(graph *g, ir_dtype d, ir_type shape) {
+    float *v = ARENA_ARRAY(g->a, float, (size_t)ir_type_count(&shape));
+    for (int64_t i = 0; i < ir_type_count(&shape); i++) v[i] = number(g);
+    return b_floats(&g->b, d, v, shape);
+}
+
+static void norms(void **state) {
+    (void)state;
+    for (int form = 0; form < 12; form++) {
+        graph *g = begin((uint64_t)form);
+        bool wide = form % 2, weight = form / 2 % 2;
+        ir_dtype d = wide ? DT_FP32 : DT_FP16;
+        ir_value *x = b_input(&g->b, "x", IR_TYPE(d, 2, 3, 40)),
+                 *eps = wide ? b_f32(&g->b, 1e-6f) : b_f16(&g->b, 1e-3f);
+        int spelling = form / 4;
+        ir_value *square = spelling == 0   ? one(g, OP_square, x)
+                           : spelling == 1 ? two(g, OP_pow, x, wide ? b_f32(&g->b, 2) : b_f16(&g->b, 2))
+                                           : two(g, OP_mul, x, x);
+        ir_value *mean = b_op(&g->b, OP_reduce_mean, NULL, A_x, square, A_axes, B_INTS(&g->b, -1),
+                              A_keep_dims, b_bool(&g->b, true), A_NONE);
+        if (spelling) mean = two(g, OP_add, mean, eps);
+        ir_value *scale = b_op(&g->b, OP_rsqrt, NULL, A_x, mean, A_epsilon,
+                               b_f32(&g->b, spelling ? 1e-12f : 1e-6f), A_NONE);
+        ir_value *y = two(g, OP_mul, x, scale);
+        if (weight && wide) y = cast(g, y, "fp16");
+        if (weight) y = two(g, OP_mul, constant(g, DT_FP16, IR_TYPE(DT_FP16, 40)), y);
+        b_output(&g->b, one(g, OP_identity, y));
+        check(g, OP_fused_norm, wide, "norm");
+    }
+}
+
+static void activations(void **state) {
+    (void)state;
+    graph *g = begin(5);
+    ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP16, 1, 3, 300)),
+             *y = b_input(&g->b, "y", IR_TYPE(DT_FP16, 1, 3, 300));
+    b_output(&g->b, two(g, OP_mul, one(g, OP_silu, x), y));
+    check(g, OP_fused_swiglu, true, "swiglu");
+}
+
+static ir_value *turn(graph *g, ir_value *x, ir_value *cos, ir_value *sin, int half) {
+    ir_value *part[2];
+    b_op_multi(&g->b, OP_split, NULL, part, 2, A_x, x, A_split_sizes, B_INTS(&g->b, half, half), A_axis,
+               b_i32(&g->b, -1), A_NONE);
+    ir_value *turned[2] = {two(g, OP_mul, part[1], b_f32(&g->b, -1)), part[0]};
+    ir_value *other = b_opv(&g->b, OP_concat, NULL, A_values, turned, 2, A_axis, b_i32(&g->b, -1),
+                            A_interleave, b_bool(&g->b, false), A_NONE);
+    return two(g, OP_add, two(g, OP_mul, x, cos), two(g, OP_mul, other, sin));
+}
+
+static void rotations(void **state) {
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        graph *g = begin(7);
+        ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP32, 1, 2, 3, 24)), *part[2] = {x};
+        ir_value *cos = b_input(&g->b, "cos", IR_TYPE(DT_FP32, 3, pass ? 16 : 24)),
+                 *sin = b_input(&g->b, "sin", IR_TYPE(DT_FP32, 3, pass ? 16 : 24));
+        if (pass)
+            b_op_multi(&g->b, OP_split, NULL, part, 2, A_x, x, A_split_sizes, B_INTS(&g->b, 16, 8), A_axis,
+                       b_i32(&g->b, -1), A_NONE);
+        ir_value *y = turn(g, part[0], cos, sin, pass ? 8 : 12);
+        if (pass)
+            y = b_opv(&g->b, OP_concat, NULL, A_values, (ir_value *[]){y, part[1]}, 2, A_axis,
+                      b_i32(&g->b, -1), A_interleave, b_bool(&g->b, false), A_NONE);
+        b_output(&g->b, y);
+        check(g, OP_fused_rope, true, "rope");
+    }
+}
+
+/* Grouped heads over a cache, with a mask whose tail hides keys; with and without casts around. */
+static void attentions(void **state) {
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        graph *g = begin(11 + (uint64_t)form);
+        bool casts = form & 1;
+        int64_t tokens = form & 2 ? 3 : 1;
+        ir_builder *b = &g->b;
+        ir_value *q = b_input(b, "q", IR_TYPE(DT_FP16, 1, 2, 3, tokens, 40));
+        ir_value *cache = b_state(b, "k", IR_TYPE(DT_FP16, 1, 2, 70, 40)),
+                 *v = b_input(b, "v", IR_TYPE(DT_FP16, 1, 2, 1, 70, 36));
+        ir_value *k =
+            shaped(g, b_op(b, OP_read_state, NULL, A_input, cache, A_NONE), B_INTS(b, 1, 2, 1, 70, 40));
+        float *m = ARENA_ARRAY(g->a, float, (size_t)tokens * 70);
+        for (int64_t i = 0; i < tokens * 70; i++) m[i] = i % 70 > 50 + i / 70 ? -30000 : 0;
+        ir_value *mask =
+            b_floats(b, casts ? DT_FP32 : DT_FP16, m, IR_TYPE(casts ? DT_FP32 : DT_FP16, tokens, 70));
+        ir_value *s = b_op(b, OP_matmul, NULL, A_x, q, A_y, k, A_transpose_x, b_bool(b, false), A_transpose_y,
+                           b_bool(b, true), A_NONE);
+        if (casts)
+            s = cast(g, s, "fp32");
+        else
+            s = two(g, OP_mul, s, b_f16(b, 0.15f));
+        s = b_op(b, OP_softmax, NULL, A_x, two(g, OP_add, s, mask), A_axis, b_i32(b, -1), A_NONE);
+        if (casts) s = cast(g, s, "fp16");
+        b_output(b, b_op(b, OP_matmul, NULL, A_x, s, A_y, v, A_transpose_x, b_bool(b, false), A_transpose_y,
+                         b_bool(b, false), A_NONE));
+        check(g, OP_fused_attention, true, "attention");
+    }
+}
+
+static ir_value *joined(graph *g, ir_value *hi, ir_value *lo, const char *d) {
+    ir_value *v = cast(g, b_op(&g->b, OP_read_state, NULL, A_input, hi, A_NONE), d);
+    return lo ? two(g, OP_add, v, cast(g, b_op(&g->b, OP_read_state, NULL, A_input, lo, A_NONE), d)) : v;
+}
+
+static void write_state(graph *g, ir_value *state, ir_value *v) {
+    b_op_multi(&g->b, OP_write_state, NULL, NULL, 0, A_input, state, A_data, v, A_NONE);
+}
+
+/* One token of the delta rule, its state in fp16 or as value and remainder. */
+static void delta_rule(void **state) {
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        graph *g = begin(13);
+        ir_builder *b = &g->b;
+        ir_dtype d = split ? DT_FP32 : DT_FP16;
+        ir_value *q = b_input(b, "q", IR_TYPE(d, 2, 1, 1, 16)), *k = b_input(b, "k", IR_TYPE(d, 2, 1, 1, 16)),
+                 *v = b_input(b, "v", IR_TYPE(d, 2, 2, 1, 24)),
+                 *decay = b_input(b, "d", IR_TYPE(d, 2, 2, 1, 1)),
+                 *beta = b_input(b, "b", IR_TYPE(d, 2, 2, 1, 1));
+        ir_value *hi = b_state(b, "s", IR_TYPE(DT_FP16, 1, 4, 16, 24)),
+                 *lo = split ? b_state(b, "l", IR_TYPE(DT_FP16, 1, 4, 16, 24)) : NULL;
+        ir_value *read =
+            split ? joined(g, hi, lo, "fp32") : b_op(b, OP_read_state, NULL, A_input, hi, A_NONE);
+        ir_value *S = two(g, OP_mul, shaped(g, read, B_INTS(b, 2, 2, 16, 24)), decay);
+        ir_value *no = b_bool(b, false);
+        ir_value *recall =
+            b_op(b, OP_matmul, NULL, A_x, k, A_y, S, A_transpose_x, no, A_transpose_y, no, A_NONE);
+        ir_value *column = two(g, OP_mul, shaped(g, k, B_INTS(b, 2, 1, 16, 1)), beta);
+        S = two(g, OP_add, S, two(g, OP_mul, column, two(g, OP_sub, v, recall)));
+        ir_value *stored = shaped(g, S, B_INTS(b, 1, 4, 16, 24));
+        if (split) {
+            ir_value *half = cast(g, stored, "fp16");
+            write_state(g, hi, half);
+            write_state(g, lo, cast(g, two(g, OP_sub, stored, cast(g, half, "fp32")), "fp16"));
+        } else {
+            write_state(g, hi, stored);
+        }
+        b_output(b, b_op(b, OP_matmul, NULL, A_x, q, A_y, S, A_transpose_x, no, A_transpose_y, no, A_NONE));
+        check(g, OP_fused_delta, true, "delta rule");
+    }
+}
+
+static void conv_step(void **state) {
+    (void)state;
+    graph *g = begin(17);
+    ir_builder *b = &g->b;
+    ir_value *u = b_input(b, "u", IR_TYPE(DT_FP16, 1, 20, 1)),
+             *s = b_state(b, "s", IR_TYPE(DT_FP16, 1, 20, 3));
+    ir_value *both[2] = {b_op(b, OP_read_state, NULL, A_input, s, A_NONE), u};
+    ir_value *history = b_opv(b, OP_concat, NULL, A_values, both, 2, A_axis, b_i32(b, 2), A_interleave,
+                              b_bool(b, false), A_NONE);
+    write_state(g, s,
+                b_op(b, OP_slice_by_index, NULL, A_x, history, A_begin, B_INTS(b, 0, 0, 1), A_end,
+                     B_INTS(b, 1, 20, 4), A_NONE));
+    b_output(b, b_op(b, OP_conv, NULL, A_x, history, A_weight,
+                     constant(g, DT_FP16, IR_TYPE(DT_FP16, 20, 1, 4)), A_groups, b_i32(b, 20), A_NONE));
+    check(g, OP_fused_conv_step, true, "convolution");
+}
+
+/* ---- states ---- */
+
+/* What was read before an update keeps its value, wherever it is used. */
+static void reads_before_updates(void **state) {
+    (void)state;
+    for (int late = 0; late < 3; late++) {
+        graph *g = begin(19);
+        ir_builder *b = &g->b;
+        ir_value *x = b_input(b, "x", IR_TYPE(DT_FP16, 1, 4)), *at = b_input(b, "at", IR_TYPE(DT_INT32, 1)),
+                 *s = b_state(b, "s", IR_TYPE(DT_FP16, 6, 4));
+        ir_value *old = b_op(b, OP_read_state, NULL, A_input, s, A_NONE), *zero = B_INTS(b, 0),
+                 *four = B_INTS(b, 4);
+        ir_value *next = two(g, OP_add, at, B_INTS(b, 1)), *no = b_bool(b, false);
+        ir_value *begin_at = b_opv(b, OP_concat, NULL, A_values, (ir_value *[]){at, zero}, 2, A_axis,
+                                   b_i32(b, 0), A_interleave, no, A_NONE);
+        ir_value *end_at = b_opv(b, OP_concat, NULL, A_values, (ir_value *[]){next, four}, 2, A_axis,
+                                 b_i32(b, 0), A_interleave, no, A_NONE);
+        ir_value *seen =
+            late == 2 ? b_op(b, OP_transpose, NULL, A_x, old, A_perm, B_INTS(b, 1, 0), A_NONE) : old;
+        ir_value *new_s =
+            b_op(b, OP_slice_update, NULL, A_x, old, A_update, x, A_begin, begin_at, A_end, end_at, A_NONE);
+        write_state(g, s, new_s);
+        ir_value *now = b_op(b, OP_read_state, NULL, A_input, s, A_NONE);
+        if (late == 2) now = b_op(b, OP_transpose, NULL, A_x, now, A_perm, B_INTS(b, 1, 0), A_NONE);
+        b_output(b, late ? two(g, OP_sub, now, seen) : one(g, OP_exp, now));
+        check(g, OP_NONE, false, "update");
+    }
+}
+
+/* ---- random graphs ---- */
+
+static ir_value *weight(graph *g, int64_t n, int64_t k) {
+    ir_builder *b = &g->b;
+    int kind = (int)random_of(g, 3);
+    if (kind == 0) return constant(g, DT_FP16, IR_TYPE(DT_FP16, n, k));
+    uint8_t *codes = ARENA_ARRAY(g->a, uint8_t, (size_t)(n * k));
+    for (int64_t i = 0; i < n * k; i++) codes[i] = (uint8_t)random_of(g, kind == 1 ? 16 : 255);
+    if (kind == 1) { /* a palette of 16 for each half of the rows */
+        uint8_t *packed = ARENA_ARRAY(g->a, uint8_t, (size_t)(n * k / 2 + 1));
+        num_pack(packed, codes, (size_t)(n * k), 4);
+        ir_value *index = b_const(b, NULL, ir_const_new(g->a, IR_TYPE(DT_UINT4, n, k), packed));
+        return b_op(b, OP_constexpr_lut_to_dense, NULL, A_indices, index, A_lut,
+                    constant(g, DT_FP16, IR_TYPE(DT_FP16, 2, 1, 16, 1)), A_NONE);
+    }
+    ir_value *data = b_const(b, NULL, ir_const_new(g->a, IR_TYPE(DT_INT8, n, k), codes));
+    float *scale = ARENA_ARRAY(g->a, float, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        scale[i] = 0x1p-7f; /* products are fp16 numbers: kernels don't round them, strict mode does */
+    return b_op(b, OP_constexpr_blockwise_shift_scale, NULL, A_data, data, A_scale,
+                b_floats(b, DT_FP16, scale, IR_TYPE(DT_FP16, n, 1)), A_NONE);
+}
+
+/* Another [2,4,8] from one or two of them. */
+static ir_value *random_op(graph *g, ir_value *x, ir_value *y) {
+    ir_builder *b = &g->b;
+    ir_value *part[2], *t;
+    static const ir_opcode unary[] = {OP_silu, OP_sigmoid, OP_tanh,   OP_relu,
+                                      OP_exp,  OP_abs,     OP_square, OP_sin};
+    static const ir_opcode binary[] = {OP_add, OP_sub, OP_mul, OP_maximum, OP_minimum};
+    ir_dtype d = (ir_dtype)b_type(b, x).dtype;
+    switch (random_of(g, 13)) {
+    case 0:
+        return one(g, unary[random_of(g, 8)],
+                   two(g, OP_minimum, x, d == DT_FP16 ? b_f16(b, 2) : b_f32(b, 2)));
+    case 1: return two(g, binary[random_of(g, 5)], x, y);
+    case 2: return two(g, binary[random_of(g, 3)], x, constant(g, d, IR_TYPE(d, random_of(g, 2) ? 1 : 4, 8)));
+    case 3:
+        t = b_op(b, OP_transpose, NULL, A_x, x, A_perm, B_INTS(b, 0, 2, 1), A_NONE);
+        return shaped(g, t, B_INTS(b, 2, 4, 8));
+    case 4:
+        b_op_multi(b, OP_split, NULL, part, 2, A_x, x, A_split_sizes, B_INTS(b, 3, 5), A_axis, b_i32(b, 2),
+                   A_NONE);
+        return b_opv(b, OP_concat, NULL, A_values, (ir_value *[]){part[1], part[0]}, 2, A_axis, b_i32(b, 2),
+                     A_interleave, b_bool(b, false), A_NONE);
+    case 5: return b_op(b, OP_softmax, NULL, A_x, x, A_axis, b_i32(b, (int)random_of(g, 3)), A_NONE);
+    case 6:
+        t = b_op(b, random_of(g, 2) ? OP_reduce_mean : OP_reduce_max, NULL, A_x, x, A_axes,
+                 B_INTS(b, (int)random_of(g, 3)), A_keep_dims, b_bool(b, true), A_NONE);
+        return two(g, OP_sub, x, t);
+    case 7: return b_op(b, OP_linear, NULL, A_x, x, A_weight, weight(g, 8, 8), A_NONE);
+    case 8:
+        t = b_op(b, OP_matmul, NULL, A_x, x, A_y, y, A_transpose_x, b_bool(b, false), A_transpose_y,
+                 b_bool(b, true), A_NONE);
+        return b_op(b, OP_matmul, NULL, A_x, t, A_y, y, A_transpose_x, b_bool(b, random_of(g, 2)),
+                    A_transpose_y, b_bool(b, false), A_NONE);
+    case 9: return d == DT_FP16 ? cast(g, cast(g, x, "fp32"), "fp16") : one(g, OP_identity, x);
+    case 10:
+        t = b_op(b, OP_slice_by_index, NULL, A_x, x, A_begin, B_INTS(b, 1, 0, 0), A_end, B_INTS(b, 2, 4, 8),
+                 A_NONE);
+        return two(g, OP_add, t, y);
+    case 11:
+        t = b_op(b, OP_slice_by_index, NULL, A_x, x, A_begin, B_INTS(b, 0, 3, 0), A_end, B_INTS(b, 2, 4, 8),
+                 A_NONE);
+        return b_op(b, OP_tile, NULL, A_x, t, A_reps, B_INTS(b, 1, 4, 1), A_NONE);
+    default: return b_op(b, OP_select, NULL, A_cond, two(g, OP_greater, x, y), A_a, x, A_b, y, A_NONE);
+    }
+}
+
+static void random_graphs(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 120; seed++) {
+        graph *g = begin(seed * 77 + 1);
+        ir_dtype d = seed % 2 ? DT_FP16 : DT_FP32;
+        ir_value *v[24];
+        uint32_t n = 2;
+        v[0] = b_input(&g->b, "x", IR_TYPE(d, 2, 4, 8));
+        v[1] = b_input(&g->b, "y", IR_TYPE(d, 2, 4, 8));
+        while (n < 10) {
+            v[n] = random_op(g, v[random_of(g, n)], v[random_of(g, n)]);
+            /* squashed, so that the graph stays near 1 and rounding is not blown up */
+            v[n] = two(g, OP_mul, one(g, OP_tanh, v[n]), d == DT_FP16 ? b_f16(&g->b, 1) : b_f32(&g->b, 1));
+            n++;
+        }
+        b_output(&g->b, v[n - 1]);
+        b_output(&g->b, v[n - 2]);
+        check(g, OP_NONE, false, "random graph");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms),
+        cmocka_unit_test(activations),
+        cmocka_unit_test(rotations),
+        cmocka_unit_test(attentions),
+        cmocka_unit_test(delta_rule),
+        cmocka_unit_test(conv_step),
+        cmocka_unit_test(reads_before_updates),
+        cmocka_unit_test(random_graphs),
+    };
+    cmocka_set_test_filter(getenv("MILLET_TEST"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
