@@ -2,6 +2,7 @@
 #include "kernels/overlay.h"
 #include "kernels/weight.h"
 #include "kernels/x16.h"
+#include <math.h>
 #include <string.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -112,21 +113,21 @@ kern_kind kern_kind_of(const kern_weight *w) {
     return w->type == KERN_I8 ? KERN_W_BLOCK8 : w->type == KERN_I4 ? KERN_W_BLOCK4 : KERN_W_ANY;
 }
 
-/* Whether rounding a table's entries to fixed point costs at most 2^-10 of their median size (rms): far below
- * what choosing the palette cost. Entries of a table with a far outlier would lose more. */
+/* Whether rounding a table's entries to fixed point costs (rms) at most 2^-10 of their mean size: far below
+ * what choosing the palette cost. In that mean an entry counts as an eighth of the largest at most, so that a
+ * table with a far outlier, whose other entries would lose more, does not fit. */
 static bool table_fits(const uint16_t *half, int n) {
     int16_t q[256];
-    float scale, size[256];
-    double error = 0;
+    float scale, largest = 0;
+    double error = 0, size = 0;
     x16_table(q, &scale, half, n);
+    for (int i = 0; i < n; i++) largest = fmaxf(largest, fabsf(kern_half_at(half, i)));
     for (int i = 0; i < n; i++) {
-        float v = kern_half_at(half, i), d = v - (float)q[i] * scale, a = v < 0 ? -v : v;
+        float v = kern_half_at(half, i), d = v - (float)q[i] * scale;
         error += (double)d * (double)d;
-        int k = i;
-        for (; k > 0 && size[k - 1] > a; k--) size[k] = size[k - 1];
-        size[k] = a;
+        size += (double)fminf(fabsf(v), largest / 8);
     }
-    double limit = (double)size[n / 2] * 0x1p-10;
+    double limit = size / n * 0x1p-10;
     return error <= limit * limit * n;
 }
 
