@@ -153,16 +153,20 @@ INLINE void lanes_tile(const kern_linear *job, int64_t r, int64_t apart, int row
 
 INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int codes) {
     const kern_weight *w = job->w;
-    int64_t row = codes == INT8 ? w->cols : w->cols * w->bits / 8, apart = (hi - lo) / STREAMS, r = lo;
+    int64_t row = codes == INT8 ? w->cols : w->cols * w->bits / 8, apart = 0, r = lo;
     integers s[STREAMS];
     for (int k = 0; codes == NARROW && k < STREAMS; k++) lut_init(&s[k].t, w->bits);
-    if (job->n == 1 && (w->rows - hi) * row >= 64) /* then no vector of codes reaches behind the data */
-        for (; r < lo + apart; r++) {
-            for (int k = 0; k < STREAMS; k++) open_row(&s[k], w, r + k * apart, r == lo, codes);
-            lanes_tile(job, r, apart, STREAMS, s, 0, 1, codes, true);
-        }
-    r = r == lo ? lo : lo + STREAMS * apart;
-    for (int64_t first = r; r < hi; r++) {
+    if (job->n == 1) {
+        int64_t inside =
+            codes == NARROW ? w->rows - (row + 63) / row : w->rows; /* 64 bytes follow these rows */
+        int64_t end = hi < inside ? hi : inside;
+        apart = end > lo ? (end - lo) / STREAMS : 0;
+    }
+    for (; r < lo + apart; r++) {
+        for (int k = 0; k < STREAMS; k++) open_row(&s[k], w, r + k * apart, r == lo, codes);
+        lanes_tile(job, r, apart, STREAMS, s, 0, 1, codes, true);
+    }
+    for (int64_t first = r = lo + STREAMS * apart; r < hi; r++) {
         int64_t i = 0;
         open_row(s, w, r, r == first, codes);
         for (; i + 4 <= job->n; i += 4) lanes_tile(job, r, 0, 1, s, i, 4, codes, false);
@@ -247,7 +251,7 @@ INLINE __m512 add_blocks(__m512 f, const kern_linear *job, const uint8_t *p, con
     __m512i bias = _mm512_slli_epi32(_mm512_load_si512(x.sum + b), nibbles ? 3 : 7);
     const __m256i *at = (const __m256i *)(const void *)scales;
     __m256i half = all ? _mm256_loadu_si256(at) : _mm256_maskz_loadu_epi16(first16(n), at);
-    prefetch(scales);
+
     __m512 scale = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_load_ps(x.scale + b));
     return _mm512_add_ps(f, _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(s, bias)), scale));
 }
@@ -274,9 +278,10 @@ INLINE void blocks_tile(const kern_linear *job, int64_t r, int64_t apart, int ro
 }
 
 INLINE void blocks(const kern_linear *job, int64_t lo, int64_t hi, bool nibbles) {
-    int64_t apart = (hi - lo) / STREAMS, r = lo;
-    for (; job->n == 1 && r < lo + apart; r++) blocks_tile(job, r, apart, STREAMS, 0, nibbles);
-    for (r = r == lo ? lo : lo + STREAMS * apart; r < hi; r++)
+    const int streams = nibbles ? 2 : STREAMS; /* int4 from memory: 14.1, 17.5, 15.6 GB/s with 1, 2, 4 */
+    int64_t apart = job->n == 1 ? (hi - lo) / streams : 0, r = lo;
+    for (; r < lo + apart; r++) blocks_tile(job, r, apart, streams, 0, nibbles);
+    for (r = lo + streams * apart; r < hi; r++)
         for (int64_t i = 0; i < job->n; i++) blocks_tile(job, r, 0, 1, i, nibbles);
 }
 
