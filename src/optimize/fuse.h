@@ -42,5 +42,9 @@ ir_op *fuse_find(const match *m, ir_opcode code);
 /* The op in the function that uses v, when it is one only. */
 ir_op *fuse_user(const fuser *f, const ir_value *v, ir_opcode code);
 bool fuse_number(const ir_value *v, double *x); /* a constant scalar, or a constant of equal values */
+/* v [.., H, rows, depth] repeats each of G heads of its origin R times in a row: that origin, of G rows depth
+ * elements in this order; NULL when it is no such. */
+ir_value *fuse_unrepeat(ir_value *v, int64_t *groups, int64_t *heads);
+ir_value *fuse_list(fuser *f, const int64_t *v, int n); /* int32[n] */
 void fuse_replace(fuser *f, const ir_value *old, ir_value *by);
 #endif

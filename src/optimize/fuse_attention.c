@@ -19,7 +19,7 @@ static ir_value *untransposed(ir_value *k) {
     return ir_args(k->def, A_x)->v[0];
 }
 
-static ir_value *int_list(fuser *f, const int64_t *v, int n) {
+ir_value *fuse_list(fuser *f, const int64_t *v, int n) {
     int32_t *x = ARENA_ARRAY(f->p->a, int32_t, (size_t)n);
     for (int i = 0; i < n; i++) x[i] = (int32_t)v[i];
     return ir_literal(f->p, f->f, ir_const_new(f->p->a, IR_TYPE(DT_INT32, n), x), IR_BY_LITERAL);
@@ -73,12 +73,12 @@ static ir_value *take_cache(fuser *f, const cache *c) {
     ir_op *s = fuse_op(f, OP_slice_by_index, 1);
     fuse_operand(f, s, A_x, ir_args(c->slice, A_x)->v[0]);
     fuse_operand(f, s, A_begin, ir_args(c->slice, A_begin)->v[0]);
-    fuse_operand(f, s, A_end, int_list(f, end, rank));
+    fuse_operand(f, s, A_end, fuse_list(f, end, rank));
     ir_value *v = fuse_extra(f, s, c->whole);
     if (!c->shape) return v;
     ir_op *r = fuse_op(f, OP_reshape, 1);
     fuse_operand(f, r, A_x, v);
-    fuse_operand(f, r, A_shape, int_list(f, c->seen.dim, c->seen.rank));
+    fuse_operand(f, r, A_shape, fuse_list(f, c->seen.dim, c->seen.rank));
     return fuse_extra(f, r, c->seen);
 }
 
@@ -96,21 +96,60 @@ static bool split_length(fuser *f, ir_value **key, ir_value **value, ir_value **
     int64_t at = k.axis, behind = at + 1;
     ir_op *n = fuse_op(f, OP_slice_by_index, 1);
     fuse_operand(f, n, A_x, ir_args(k.slice, A_end)->v[0]);
-    fuse_operand(f, n, A_begin, int_list(f, &at, 1));
-    fuse_operand(f, n, A_end, int_list(f, &behind, 1));
+    fuse_operand(f, n, A_begin, fuse_list(f, &at, 1));
+    fuse_operand(f, n, A_end, fuse_list(f, &behind, 1));
     *length = fuse_extra(f, n, IR_TYPE(DT_INT32, 1));
     return true;
 }
 
+static ir_value *reshaped(fuser *f, ir_value *v, const ir_type *type) {
+    ir_op *r = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, r, A_x, v);
+    fuse_operand(f, r, A_shape, fuse_list(f, type->dim, type->rank));
+    return fuse_extra(f, r, *type);
+}
+
+/* Repeated keys and values: queries [G,R,T,D] against keys [G,1,S,D] instead. False: they aren't repeated. */
+static bool group(fuser *f, ir_value **query, ir_value **key, ir_value **value) {
+    int64_t g, r, gv, rv;
+    const ir_type *q = &(*query)->type, *k = &(*key)->type, *v = &(*value)->type;
+    if (q->rank < 3 || !ir_type_known(q) || !ir_type_known(k) || !ir_type_known(v)) return false;
+    int64_t t = q->dim[q->rank - 2], d = q->dim[q->rank - 1], s = k->dim[k->rank - 2],
+            e = v->dim[v->rank - 1];
+    ir_value *bk = fuse_unrepeat(*key, &g, &r), *bv = fuse_unrepeat(*value, &gv, &rv);
+    if (!bk || !bv || g != gv || r != rv || ir_type_count(q) != g * r * t * d) return false;
+    ir_type tq = IR_TYPE((ir_dtype)q->dtype, g, r, t, d), tk = IR_TYPE((ir_dtype)k->dtype, g, 1, s, d),
+            tv = IR_TYPE((ir_dtype)v->dtype, g, 1, s, e);
+    *query = reshaped(f, *query, &tq);
+    *key = reshaped(f, bk, &tk);
+    *value = reshaped(f, bv, &tv);
+    return true;
+}
+
+/* One row of mask for each token, for all heads. */
+static bool plain_mask(const ir_value *mask) {
+    for (int d = 0; mask && d + 2 < mask->type.rank; d++)
+        if (mask->type.dim[d] != 1) return false;
+    return true;
+}
+
+static bool keeps_rows(const ir_op *reshape) {
+    const ir_type *x = &ir_in(reshape, A_x)->type, *y = &reshape->out[0]->type;
+    return y->rank >= 2 && x->dim[x->rank - 1] == y->dim[y->rank - 1] &&
+           x->dim[x->rank - 2] == y->dim[y->rank - 2];
+}
+
 static bool add_attention(fuser *f, const match *m, ir_value *key, double scale, int32_t rounding) {
-    ir_value *root = m->op[0]->out[0], *mask = match_get(m, "mask");
+    ir_value *root = m->op[0]->out[0], *mask = match_get(m, "mask"), *query = match_get(m, "q");
     if (mask && !dtype_is_float((ir_dtype)mask->type.dtype)) return false;
     ir_value *value = match_get(m, "v"), *length;
-    if (!key || !fuse_closed(f, m, NULL, 0) || !ir_type_known(&root->type) ||
-        !split_length(f, &key, &value, &length))
+    const ir_op *flat = fuse_find(m, OP_reshape); /* the weights, between softmax and the second product */
+    if (!key || !fuse_closed(f, m, NULL, 0) || !ir_type_known(&root->type) || (flat && !keeps_rows(flat)))
         return false;
-    ir_op *op = f->fused = fuse_op(f, OP_fused_attention, 1);
-    fuse_operand(f, op, A_query, match_get(m, "q"));
+    bool grouped = plain_mask(mask) && (!mask || mask->type.rank <= 4) && group(f, &query, &key, &value);
+    if ((flat && !grouped) || !split_length(f, &key, &value, &length)) return false;
+    ir_op *op = fuse_op(f, OP_fused_attention, 1);
+    fuse_operand(f, op, A_query, query);
     fuse_operand(f, op, A_key, key);
     fuse_operand(f, op, A_value, value);
     fuse_operand(f, op, A_length, length);
@@ -118,7 +157,19 @@ static bool add_attention(fuser *f, const match *m, ir_value *key, double scale,
     fuse_operand(f, op, A_scale, fuse_float(f, (float)scale));
     fuse_operand(f, op, A_rounding, fuse_int(f, rounding));
     fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
-    fuse_result(op, 0, root);
+    if (!grouped) {
+        f->fused = op;
+        fuse_result(op, 0, root);
+        return true;
+    }
+    ir_type t = query->type;
+    t.dtype = root->type.dtype;
+    t.dim[3] = value->type.dim[3];
+    ir_value *y = fuse_extra(f, op, t);
+    f->fused = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_operand(f, f->fused, A_shape, fuse_list(f, root->type.dim, root->type.rank));
+    fuse_result(f->fused, 0, root);
     return true;
 }
 

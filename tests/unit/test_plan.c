@@ -253,6 +253,35 @@ static void norms(void **state) {
     }
 }
 
+static ir_value *negated(graph *g, ir_value *x) {
+    return two(g, OP_mul, x, b_type(&g->b, x).dtype == DT_FP16 ? b_f16(&g->b, -1) : b_f32(&g->b, -1));
+}
+
+static ir_value *side_by_side(graph *g, ir_value *x, ir_value *y) {
+    return b_opv(&g->b, OP_concat, NULL, A_values, (ir_value *[]){x, y}, 2, A_axis, b_i32(&g->b, -1),
+                 A_interleave, b_bool(&g->b, false), A_NONE);
+}
+
+static ir_value *columns(graph *g, ir_value *x, int from, int to) {
+    ir_type t = b_type(&g->b, x);
+    int32_t begin[4] = {0}, end[4];
+    for (int d = 0; d < t.rank; d++) end[d] = (int32_t)t.dim[d];
+    begin[t.rank - 1] = from, end[t.rank - 1] = to;
+    return b_op(&g->b, OP_slice_by_index, NULL, A_x, x, A_begin, b_ints(&g->b, begin, (size_t)t.rank), A_end,
+                b_ints(&g->b, end, (size_t)t.rank), A_NONE);
+}
+
+/* A layer norm of x and -x side by side. */
+static void doubled_norms(void **state) {
+    (void)state;
+    graph *g = begin(3);
+    ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP16, 1, 3, 40));
+    ir_value *y = b_op(&g->b, OP_layer_norm, NULL, A_x, side_by_side(g, x, negated(g, x)), A_axes,
+                       B_INTS(&g->b, -1), A_epsilon, b_f16(&g->b, 1e-3f), A_NONE);
+    b_output(&g->b, two(g, OP_mul, columns(g, y, 0, 40), constant(g, DT_FP16, IR_TYPE(DT_FP16, 40))));
+    check(g, OP_fused_norm, true, "doubled norm");
+}
+
 static void activations(void **state) {
     (void)state;
     graph *g = begin(5);
@@ -288,6 +317,50 @@ static void rotations(void **state) {
                       b_i32(&g->b, -1), A_interleave, b_bool(&g->b, false), A_NONE);
         b_output(&g->b, y);
         check(g, OP_fused_rope, true, "rope");
+    }
+}
+
+static void rotations_by_slices(void **state) {
+    (void)state;
+    graph *g = begin(8);
+    ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP16, 1, 2, 3, 24));
+    ir_value *cos = b_input(&g->b, "cos", IR_TYPE(DT_FP16, 1, 1, 3, 24)),
+             *sin = b_input(&g->b, "sin", IR_TYPE(DT_FP16, 1, 1, 3, 24));
+    ir_value *other = side_by_side(g, negated(g, columns(g, x, 12, 24)), columns(g, x, 0, 12));
+    b_output(&g->b, two(g, OP_add, two(g, OP_mul, x, cos), two(g, OP_mul, other, sin)));
+    check(g, OP_fused_rope, true, "rope");
+}
+
+/* Keys and values repeated for every query head, in two spellings. */
+static ir_value *repeated(graph *g, ir_value *k, int spelling, int32_t depth) {
+    ir_builder *b = &g->b;
+    if (spelling) {
+        k = b_op(b, OP_expand_dims, NULL, A_x, k, A_axes, B_INTS(b, 2), A_NONE);
+        k = b_op(b, OP_tile, NULL, A_x, k, A_reps, B_INTS(b, 1, 1, 3, 1, 1), A_NONE);
+        return shaped(g, k, B_INTS(b, 1, 6, 70, depth));
+    }
+    k = b_op(b, OP_transpose, NULL, A_x, k, A_perm, B_INTS(b, 1, 0, 2, 3), A_NONE);
+    k = shaped(g, b_op(b, OP_tile, NULL, A_x, k, A_reps, B_INTS(b, 3, 1, 1, 1), A_NONE),
+               B_INTS(b, 3, 2, 1, 70, depth));
+    k = b_op(b, OP_transpose, NULL, A_x, k, A_perm, B_INTS(b, 1, 0, 2, 3, 4), A_NONE);
+    return b_op(b, OP_transpose, NULL, A_x, shaped(g, k, B_INTS(b, 6, 1, 70, depth)), A_perm,
+                B_INTS(b, 1, 0, 2, 3), A_NONE);
+}
+
+static void repeated_heads(void **state) {
+    (void)state;
+    for (int spelling = 0; spelling < 2; spelling++) {
+        graph *g = begin(21);
+        ir_builder *b = &g->b;
+        ir_value *q = b_input(b, "q", IR_TYPE(DT_FP16, 1, 6, 2, 40)),
+                 *k = b_input(b, "k", IR_TYPE(DT_FP16, 1, 2, 70, 40)),
+                 *v = b_input(b, "v", IR_TYPE(DT_FP16, 1, 2, 70, 36));
+        float m[140];
+        for (int i = 0; i < 140; i++) m[i] = i % 70 > 50 + i / 70 ? -INFINITY : 0;
+        b_output(b, b_op(b, OP_scaled_dot_product_attention, NULL, A_query, q, A_key,
+                         repeated(g, k, spelling, 40), A_value, repeated(g, v, spelling, 36), A_attn_mask,
+                         b_floats(b, DT_FP16, m, IR_TYPE(DT_FP16, 1, 1, 2, 70)), A_NONE));
+        check(g, OP_fused_attention, true, "repeated heads");
     }
 }
 
@@ -504,6 +577,9 @@ static void random_graphs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),
+        cmocka_unit_test(doubled_norms),
+        cmocka_unit_test(rotations_by_slices),
+        cmocka_unit_test(repeated_heads),
         cmocka_unit_test(activations),
         cmocka_unit_test(rotations),
         cmocka_unit_test(attentions),
