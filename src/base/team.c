@@ -10,8 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A few tens of microseconds: longer than the steps of a plan, shorter than a time slice. */
-#define SPINS 4000
+/* Some tens of microseconds (a pause takes 40 to 140 cycles): longer than most waits between steps, shorter
+ * than a time slice. */
+#define SPINS 600
 
 struct team {
     unsigned n;
