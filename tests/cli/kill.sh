@@ -55,8 +55,9 @@ expect 0 '' "$millet" convert "$model" -o place/a -q --overwrite
 
 # --- no room: one line, and the old artifact stays ---
 old=$(digest place/a)
-limited() { (ulimit -f 1000 && "$millet" convert "$@"); }
-expect 1 'weight.bin: can.t write: File too large' limited "$model" -o place/a -q --overwrite --quantize w8
+limited() { (ulimit -f "$1" && shift && "$millet" convert "$@"); } # KiB a file
+expect 1 'embed_tokens.int8.bin: can.t write: File too large' limited 1000 "$model" -o place/a -q --overwrite --quantize w8
+expect 1 'weight.bin: can.t write: File too large' limited 4000 "$model" -o place/a -q --overwrite --quantize w8
 [ "$(digest place/a)" = "$old" ] || fail "the old artifact changed"
 [ "$(staging)" = 0 ] || fail "a staging directory stays"
 if unshare -rm mount -t tmpfs none place 2>/dev/null; then
