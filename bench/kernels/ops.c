@@ -317,8 +317,9 @@ static void bench_smalls(const kern_ops *k) {
                       .u = x,
                       .w = x,
                       .ld_state = 3,
-                      .w_tap = 6144,
-                      .w_channel = 1,
+                      .w_tap = 1,
+                      .w_channel = 4,
+                      .silu = true,
                       .state = {memory, NULL, KERN_F16},
                       .y = y};
     int32_t ids[64];

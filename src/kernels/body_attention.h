@@ -6,8 +6,15 @@
 
 /* Keys that query t sees. */
 INLINE int64_t seen_by(const kern_attention *job, int64_t t) {
-    int64_t n = job->mask ? job->keys : job->first + t + 1;
+    int64_t n = job->visible ? job->visible[t] : job->mask ? job->keys : job->first + t + 1;
     return at_least(n < job->keys ? n : job->keys, 0);
+}
+
+/* The most that one of the tokens [from, to) sees. */
+INLINE int64_t seen_by_any(const kern_attention *job, int64_t from, int64_t to) {
+    int64_t n = 0;
+    for (int64_t t = from; t < to; t++) n = at_least(n, seen_by(job, t));
+    return n;
 }
 
 /* Query rows of one group of heads, token by token: where row i is. */
@@ -280,7 +287,7 @@ static void few_item(const kern_attention *job, int64_t group, int64_t block) {
     b.v = (key_rows){(const char *)job->v.value + v * size, job->v_step.inner,
                      KEYS_AHEAD / (job->d_v * size) + 1};
     if (as == KEPT_PAIR) {
-        int64_t n = seen_by(job, job->tokens - 1) - key;
+        int64_t n = seen_by_any(job, 0, job->tokens) - key;
         few_widen(job, k, v, n < KERN_KEYS ? n : KERN_KEYS, &b.k, &b.v);
     }
     for (; i + 4 <= rows; i += 4) few_four(&b, i, as == KEPT_F16);
@@ -294,7 +301,8 @@ INLINE int64_t share(int64_t n, int64_t at, int64_t units) {
 }
 
 static void attend_few(const kern_attention *job, int64_t lo, int64_t hi) {
-    int64_t blocks = (seen_by(job, job->tokens - 1) + KERN_KEYS - 1) / KERN_KEYS, n = blocks * job->groups;
+    int64_t blocks = (seen_by_any(job, 0, job->tokens) + KERN_KEYS - 1) / KERN_KEYS;
+    int64_t n = blocks * job->groups;
     int64_t end = share(n, hi, job->units);
     for (int64_t i = share(n, lo, job->units); i < end; i++) few_item(job, i / blocks, i % blocks);
 }
@@ -399,7 +407,8 @@ static void many_start(const kern_attention *job, const many *m, int64_t group, 
 static void many_item(const kern_attention *job, int64_t group, int64_t first, int64_t rows) {
     many m = many_scratch(job);
     many_start(job, &m, group, first, rows);
-    int64_t end = seen_by(job, row_of(job, group, first + rows - 1).token);
+    int64_t last = row_of(job, group, first + rows - 1).token;
+    int64_t end = seen_by_any(job, row_of(job, group, first).token, last + 1);
     for (int64_t key = 0; key < end; key += MANY_KEYS) {
         int64_t n = end - key < MANY_KEYS ? end - key : MANY_KEYS;
         many_load(job, &m, group, key, n);

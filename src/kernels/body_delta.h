@@ -47,21 +47,27 @@ INLINE void conv_keep(const kern_conv *job, kept as, int64_t c, int64_t n, int64
     if (as == KEPT_PAIR) put_halves_apart(job->state.rest + at, step, v - v_round_half(v), n);
 }
 
-INLINE vec conv_weight(const kern_conv *job, int64_t c, int64_t n, int64_t tap) {
-    const float *w = job->w + tap * job->w_tap + c * job->w_channel;
-    return job->w_channel == 1 ? load_up_to(w, n) : floats_apart(w, job->w_channel, n);
+INLINE void conv_weights(const kern_conv *job, int taps, int64_t c, int64_t n, vec w[TAPS]) {
+    const float *p = job->w + c * job->w_channel;
+    if (taps == 4 && n >= LANES && job->w_tap == 1 && job->w_channel == 4) {
+        v_load4(w, p);
+        return;
+    }
+    for (int j = 0; j < taps; j++, p += job->w_tap)
+        w[j] = job->w_channel == 1 ? load_up_to(p, n) : floats_apart(p, job->w_channel, n);
 }
 
 /* Every token through n <= LANES channels. x: the old columns of the state; then the new ones. */
 INLINE void conv_tokens(const kern_conv *job, int taps, int64_t c, int64_t n, vec x[TAPS]) {
     vec w[TAPS], old[TAPS];
-    for (int j = 0; j < taps; j++) w[j] = conv_weight(job, c, n, j);
+    conv_weights(job, taps, c, n, w);
     for (int j = 0; j + 1 < taps; j++) old[j] = x[j];
     for (int64_t t = 0; t < job->tokens; t++) {
         x[taps - 1] = load_up_to(job->u + t * job->ldu + c, n);
         vec s = w[0] * x[0];
         for (int j = 1; j < taps; j++) s = v_fma(w[j], x[j], s);
-        store_up_to(job->y + t * job->ldy + c, v_silu(s), n);
+        if (job->silu) s = v_silu(s);
+        store_up_to(job->y + t * job->ldy + c, s, n);
         for (int j = 0; j + 1 < taps; j++) x[j] = x[j + 1];
     }
     for (int j = 0; j + 1 < taps && job->valid < job->tokens; j++) {

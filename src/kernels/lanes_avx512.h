@@ -114,4 +114,14 @@ INLINE void v_put_half3(uint16_t *p, const vec x[3]) {
     __m512i rest = _mm512_permutex2var_epi16(a, second, b);
     _mm256_storeu_si256((__m256i *)(void *)(p + 32), _mm512_castsi512_si256(rest));
 }
+/* Element i of x[j] is p[4 i + j]. */
+INLINE void v_load4(vec x[4], const float *p) {
+    const __m512i lane =
+        _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 28, 24, 20, 16, 12, 8, 4, 0); /* of two vectors */
+    vec a = v_load(p), b = v_load(p + 16), c = v_load(p + 32), d = v_load(p + 48);
+    for (int j = 0; j < 4; j++) {
+        __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32(j));
+        x[j] = _mm512_shuffle_f32x4(_mm512_permutex2var_ps(a, at, b), _mm512_permutex2var_ps(c, at, d), 0x44);
+    }
+}
 #endif

@@ -111,4 +111,10 @@ INLINE void v_put_half3(uint16_t *p, const vec x[3]) {
     for (int j = 0; j < 3; j++) v_put_half(part[j], x[j]);
     for (int i = 0; i < 3 * LANES; i++) p[i] = part[i % 3][i / 3];
 }
+/* Element i of x[j] is p[4 i + j]. */
+INLINE void v_load4(vec x[4], const float *p) {
+    float part[4][LANES];
+    for (int i = 0; i < 4 * LANES; i++) part[i % 4][i / 4] = p[i];
+    for (int j = 0; j < 4; j++) x[j] = v_load(part[j]);
+}
 #endif

@@ -99,8 +99,8 @@ typedef void kern_softmax_fn(const kern_softmax *job, int64_t lo, int64_t hi);
 #define KERN_KEYS 256 /* keys in a block */
 
 /* y[h][t] = sum over j of softmax_j(scale * q[h][t] . k[g][j] (+ mask[t][j])) v[g][j], times sigmoid(gate),
- * where g = h / (heads / groups). Query t sees keys 0 .. first + t, and never more than `keys`; with a mask
- * it sees all `keys`. A query that sees nothing, or only -inf, gives NaN.
+ * where g = h / (heads / groups). Query t sees keys 0 .. first + t, or the first visible[t] of them; with a
+ * mask and no `visible`, all; never more than `keys`. A query that sees nothing, or only -inf, gives NaN.
  *
  * Few queries (`tokens` < KERN_MANY): blocks of keys are independent. attend() writes, for every query head
  * and block, its maximum, its sum of exponentials and its d_v sums to `partial`; when all are there,
@@ -112,6 +112,7 @@ typedef struct {
     int64_t keys, first, units;
     float scale;
     const float *q, *mask, *gate;        /* mask, gate: or NULL */
+    const int32_t *visible;              /* [tokens] or NULL */
     kern_step q_step, gate_step, y_step; /* outer: between heads, inner: between tokens */
     int64_t ldm;                         /* mask: between tokens */
     kern_memory k, v;
@@ -134,15 +135,17 @@ typedef int64_t kern_visible_fn(const float *mask, int64_t n, float hidden);
 
 /* ---- the gated delta rule ---- */
 
-/* y[t][c] = silu(sum over j of w[j][c] * u[t - taps + 1 + j][c]); units: channels. u before token 0 is the
- * state, [channels][taps - 1] with the newest last; it becomes the last taps - 1 columns up to token `valid`
+/* y[t][c] = sum over j of w[j][c] * u[t - taps + 1 + j][c], then silu if wanted; units: channels. u before
+ * token 0 is the state, [channels][taps - 1] with the newest last; it becomes the last taps - 1 columns up to
+ * token `valid`
  * - 1. */
 typedef struct {
     int64_t channels, taps, tokens, valid; /* taps <= 8; valid <= tokens */
     const float *u, *w;
     int64_t ldu, ldy, ld_state; /* between tokens; between the state's channels */
-    int64_t w_tap, w_channel;   /* strides of w; w_channel 1 is faster */
-    kern_memory state;          /* of the newest taps - 1 columns */
+    int64_t w_tap, w_channel;   /* strides of w */
+    bool silu;
+    kern_memory state; /* of the newest taps - 1 columns */
     float *y;
 } kern_conv;
 typedef void kern_conv_fn(const kern_conv *job, int64_t lo, int64_t hi);

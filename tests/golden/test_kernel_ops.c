@@ -169,6 +169,7 @@ static void convolve(const fixture *x, const char *in, const char *out, int64_t 
                      .ld_state = taps,
                      .w_tap = 1,
                      .w_channel = taps,
+                     .silu = true,
                      .state = {state + 1, NULL, KERN_F32}};
     for (int64_t t = 0; t < tokens; t += at_once) {
         job.u = u + t * channels, job.y = y + t * channels;

@@ -66,6 +66,12 @@ static void subject_make(subject *s, buffers *b, const attention_case *c) {
                 if (j < 3 * (t % 9) || j > c->keys / 2 + t || j % 5 == 4)
                     m[t * c->keys + j] = t % 2 ? -INFINITY : -6e4f;
         job->mask = m;
+        int32_t *visible = buffers_bytes(b, (size_t)c->tokens * 4, 4); /* the hidden tail, said */
+        for (int64_t t = 0; t < c->tokens; t++) {
+            int64_t n = c->keys / 2 + t + 1;
+            visible[t] = (int32_t)(n < c->keys ? n : c->keys);
+        }
+        if (c->keys == 300 || c->tokens > 8) job->visible = visible;
     }
     s->y_size = rows * c->d_v;
     job->y = buffers_floats(b, s->y_size, 1);
@@ -133,6 +139,7 @@ static void check_nothing(const kern_ops *k, uint64_t *seed, const attention_cas
     float *mask = buffers_floats(&b, c->tokens * c->keys, 1);
     for (int64_t j = 0; j < c->keys; j++) mask[j] = -INFINITY;
     s.job.mask = mask;
+    s.job.visible = NULL;
     run(k, &s.job, seed);
     bool ok = true;
     for (int64_t h = 0; h < c->heads; h++)
