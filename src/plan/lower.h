@@ -2,7 +2,7 @@
 #ifndef PLAN_LOWER_H
 #define PLAN_LOWER_H
 #include "kernels/kernels.h"
-#include "plan/step.h"
+#include "plan/steps.h"
 
 /* Where a value lies and how: any strides (0 for repeated elements, negative for reversed ones), in cells or
  * in a packed form. Views are places; they cost nothing. */
@@ -114,6 +114,13 @@ lower_fn lower_fused_norm, lower_fused_swiglu, lower_fused_rope, lower_fused_att
 /* x is all of a state, v the value that is written to it next, and nobody looks at its old content from this
  * op on: v may lie in the state's memory. */
 bool lower_state_passes(lower *l, const place *x, const ir_value *v);
+/* Attention, the delta rule and its convolution where nothing is rounded on the way: false when the kernels
+ * don't take such operands. j: without addresses; mask, visible: index in p of their place, 0 for none. */
+bool lower_fast_attention(lower *l, const kern_rounded_attention *j, int mask, int visible, const place *o,
+                          const place *in, uint32_t n);
+bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place *out, uint32_t n_out,
+                      const place *in);
+void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, const place *in);
 lower_fn lower_linear, lower_matmul, lower_gather, lower_conv;
 bool lower_is_view(const ir_op *op); /* the result may share the operand's memory */
 #endif

@@ -210,6 +210,10 @@ bool lower_fused_attention(lower *l, const ir_op *op) {
         if (lv) length = lower_dense(l, lower_in(l, op, A_length));
         in[n++] = visible(l, &mask, lv ? &length : NULL, j->tokens, j->keys);
     }
+    if (!l->strict && lower_fast_attention(l, j, s->mask, s->visible, &o, in, n)) {
+        lower_set(l, op->out[0], o);
+        return true;
+    }
     size_t scratch = kern_rounded_scratch(j->heads, j->keys);
     if (scratch > l->p->scratch) l->p->scratch = scratch;
     int64_t work = j->heads * j->keys * j->depth;
@@ -250,7 +254,8 @@ bool lower_fused_delta(lower *l, const ir_op *op) {
                       .round = lower_int(l, op, A_rounding, 0) & 1};
     size_t scratch = (size_t)(dk * dv + 2 * dv) * sizeof(float);
     if (scratch > l->p->scratch) l->p->scratch = scratch;
-    lower_emit(l, run_delta, s, "delta rule", heads, 1 + 8192 / (dk * dv), out, n_out, in, 5);
+    if (l->strict || !lower_fast_delta(l, s, heads, out, n_out, in))
+        lower_emit(l, run_delta, s, "delta rule", heads, 1 + 8192 / (dk * dv), out, n_out, in, 5);
     for (uint32_t i = 0; i < n_out; i++) lower_set(l, op->out[i], out[i]);
     return true;
 }
@@ -264,7 +269,10 @@ bool lower_fused_conv_step(lower *l, const ir_op *op) {
     out[0] = lower_fresh(l, &op->out[0]->type);
     step_conv_step *s = ARENA_NEW(l->a, step_conv_step);
     *s = (step_conv_step){m->dim[1], m->dim[2], lower_rounds(l, &op->out[0]->type)};
-    lower_emit(l, run_conv_step, s, "conv step", m->dim[1], 512, out, 2, in, 2);
+    if (!l->strict && s->kept < 8)
+        lower_fast_conv_step(l, s, out, in);
+    else
+        lower_emit(l, run_conv_step, s, "conv step", m->dim[1], 512, out, 2, in, 2);
     for (uint32_t i = 0; i < 2; i++) lower_set(l, op->out[i], out[i]);
     return true;
 }

@@ -37,6 +37,7 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
     plan *p = ARENA_NEW(a, plan);
     *p = (plan){.holders = 1, .a = a, .program = ir_program_new(a), .strict = o->strict};
     p->ops = *o->ops;
+    p->fast = *o->fast;
     ir_function *copy = opt_specialize(p->program, f, in, o->strict, e);
     if (copy) {
         opt_clean(copy);

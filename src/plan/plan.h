@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "base/team.h"
 #include "kernels/kernels.h"
+#include "kernels/ops.h"
 #include "kernels/rounded.h"
 #include "reference/tensor.h"
 
@@ -20,6 +21,7 @@ typedef struct {
     bool strict; /* every op rounds its result to the declared type */
     const kern_table *kernels;
     const kern_rounded *ops;
+    const kern_ops *fast;    /* for what rounds nothing on its way */
     kern_path linear;        /* number path of linear layers; strict mode takes KERN_EXACT */
     str *dump;               /* receives the stages (see MILLET_DUMP); NULL: none */
     const char *dump_stages; /* "fold,fuse,plan" */

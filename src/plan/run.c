@@ -130,7 +130,7 @@ static void walk(void *ctx, unsigned worker) {
     plan_exec *x = ctx;
     const plan *p = x->p;
     int64_t t = worker, n = team_size(x->team);
-    plan_worker w = {worker, x, x->block->scratch + (size_t)worker * x->block->each, &p->ops};
+    plan_worker w = {worker, x, x->block->scratch + (size_t)worker * x->block->each, &p->ops, &p->fast};
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
         if (s->barrier) {

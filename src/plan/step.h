@@ -28,6 +28,7 @@ typedef struct {
     struct plan_exec *exec;
     void *scratch; /* plan.scratch bytes */
     const kern_rounded *ops;
+    const kern_ops *fast;
 } plan_worker;
 
 /* Does units [lo, hi) of the step's extent. p[i] is the address of arg[i]. A step that can fail has extent 1
@@ -72,6 +73,7 @@ struct plan {
     const ir_function *f; /* the optimised copy */
     bool strict;
     kern_rounded ops;
+    kern_ops fast;
     plan_step *step;
     size_t n_step, cap_step;
     plan_buffer *buffer;

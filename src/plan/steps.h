@@ -170,4 +170,27 @@ typedef struct {
     bool round;
 } step_conv_step;
 plan_fn run_conv_step;
+
+/* ---- the same by the kernels of kernels/ops.h ---- */
+
+/* p: partial results or result, query, key, value [, mask, visible]; of the join: result, partial results [,
+ * visible]. Units are shares; of the join: rows of the result. */
+typedef struct {
+    kern_attention job; /* without addresses */
+    int mask, visible;  /* index in p; 0: none */
+} step_fast_attention;
+plan_fn run_fast_attention, run_fast_join;
+
+/* p: as of run_delta. Units are value heads. */
+typedef struct {
+    kern_delta job; /* without addresses */
+    bool low;
+} step_fast_delta;
+plan_fn run_fast_delta;
+
+/* p: as of run_conv_step. */
+typedef struct {
+    kern_conv job; /* without addresses */
+} step_fast_conv;
+plan_fn run_fast_conv;
 #endif

@@ -22,6 +22,7 @@ struct rt_plans {
     uint64_t clock;
     kern_table kernels;
     kern_rounded ops;
+    kern_ops fast;
     kern_path linear;
 };
 
@@ -39,6 +40,7 @@ rt_plans *rt_plans_new(void) {
     *p = (rt_plans){.linear = linear_path()};
     kern_rounded_open(&p->ops, getenv("MILLET_ISA"));
     if (!kern_open(&p->kernels, getenv("MILLET_ISA"), &ignored)) kern_open(&p->kernels, NULL, &ignored);
+    if (!kern_ops_open(&p->fast, getenv("MILLET_ISA"), &ignored)) kern_ops_open(&p->fast, NULL, &ignored);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
@@ -92,7 +94,7 @@ static plan *make(const rt_plans *g, const rt_function *f, bool strict, const ir
     err ignored = {0}; /* the evaluator runs it instead, and says what is wrong with it */
     str text = {0};
     const char *stages = getenv("MILLET_DUMP");
-    plan_options o = {strict, &g->kernels, &g->ops, g->linear, stages ? &text : NULL, stages};
+    plan_options o = {strict, &g->kernels, &g->ops, &g->fast, g->linear, stages ? &text : NULL, stages};
     plan *p = plan_new(f->plan->f, in, &o, &ignored);
     if (stages) {
         if (!p) str_printf(&text, "no plan: %s\n", ignored.msg);
@@ -113,7 +115,8 @@ static void print_plan(str *out, const rt_plans *g, const ir_function *f, const 
     err e = {0};
     ir_type *in = mem_alloc((f->n_in + 1) * sizeof *in);
     for (size_t i = 0; i < f->n_in; i++) in[i] = default_type(desc, f->in[i]);
-    plan *p = plan_new(f, in, &(plan_options){false, &g->kernels, &g->ops, g->linear, NULL, NULL}, &e);
+    plan *p =
+        plan_new(f, in, &(plan_options){false, &g->kernels, &g->ops, &g->fast, g->linear, NULL, NULL}, &e);
     if (p)
         plan_print(out, p);
     else

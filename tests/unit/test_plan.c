@@ -110,9 +110,11 @@ static void walk(graph *g, bool strict, int rounds, unsigned threads, ref_tensor
     kern_rounded ops;
     assert_true(kern_open(&kernels, NULL, &e));
     kern_rounded_open(&ops, NULL);
+    kern_ops fast;
+    kern_ops_open(&fast, NULL, &e);
     ir_type types[MOST];
     for (size_t i = 0; i < f->n_in; i++) types[i] = g->in[i].type;
-    plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, KERN_EXACT, NULL, NULL}, &e);
+    plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, KERN_EXACT, NULL, NULL}, &e);
     if (!p) fail_msg("%s", e.msg);
     plan_exec *x = plan_exec_new(p, &e);
     plan_block *block = plan_block_new();

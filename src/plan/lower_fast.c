@@ -1,0 +1,95 @@
+/* Fused ops to the kernels of kernels/ops.h, outside of strict mode. */
+#include "plan/lower.h"
+#include "plan/steps.h"
+
+static void need_scratch(lower *l, size_t bytes) {
+    if (bytes > l->p->scratch) l->p->scratch = bytes;
+}
+
+/* The stride between all heads, where the groups of heads follow each other like the heads of a group. */
+static bool head_stride(const kern_rounded_attention *j, int64_t group, int64_t head, int64_t *stride) {
+    *stride = j->heads == 1 ? group : head;
+    return j->groups == 1 || j->heads == 1 || group == j->heads * head;
+}
+
+/* Shares of a step of attention: enough for many threads, whatever the length of the cache. */
+#define SHARES 256
+
+bool lower_fast_attention(lower *l, const kern_rounded_attention *j, int mask, int visible, const place *o,
+                          const place *in, uint32_t n) {
+    step_fast_attention *s = ARENA_NEW(l->a, step_fast_attention);
+    kern_type type = j->half_k ? KERN_F16 : KERN_F32;
+    s->job = (kern_attention){.heads = j->groups * j->heads,
+                              .groups = j->groups,
+                              .tokens = j->tokens,
+                              .d = j->depth,
+                              .d_v = j->value_depth,
+                              .keys = j->keys,
+                              .first = j->keys, /* all of them, where no mask hides some */
+                              .units = SHARES,
+                              .scale = j->scale,
+                              .ldm = j->mask_token,
+                              .k = {.type = type},
+                              .v = {.type = type},
+                              .k_step = {j->k_group, j->k_row},
+                              .v_step = {j->v_group, j->v_row}};
+    s->job.q_step.inner = j->q_token, s->job.y_step.inner = j->o_token;
+    s->mask = mask, s->visible = visible;
+    if (j->half_k != j->half_v || (visible && j->visible_step != 1) ||
+        !head_stride(j, j->q_group, j->q_head, &s->job.q_step.outer) ||
+        !head_stride(j, j->o_group, j->o_head, &s->job.y_step.outer))
+        return false;
+    s->job.k.rest = s->job.v.rest = NULL;
+    need_scratch(l, kern_attention_scratch(&s->job));
+    const char *name = j->half_k ? "attention fp16" : "attention";
+    if (j->tokens >= KERN_MANY) {
+        lower_emit(l, run_fast_attention, s, name, SHARES, 1, o, 1, in, n);
+        return true;
+    }
+    ir_type size = IR_TYPE(DT_FP32, kern_partial_size(&s->job));
+    place partial[2] = {lower_fresh(l, &size)};
+    lower_emit(l, run_fast_attention, s, name, SHARES, 1, partial, 1, in, n);
+    step_fast_attention *join = ARENA_NEW(l->a, step_fast_attention);
+    *join = *s;
+    if (visible) partial[1] = in[visible - 1];
+    lower_emit(l, run_fast_join, join, "attention join", s->job.heads * s->job.tokens, 1, o, 1, partial,
+               visible ? 2 : 1);
+    return true;
+}
+
+bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place *out, uint32_t n_out,
+                      const place *in) {
+    if (d->q_share != d->k_share || d->round) return false;
+    step_fast_delta *s = ARENA_NEW(l->a, step_fast_delta);
+    s->low = d->low;
+    s->job = (kern_delta){.repeat = d->q_share,
+                          .dk = d->dk,
+                          .dv = d->dv,
+                          .tokens = 1,
+                          .q_step = {d->dk, 0},
+                          .k_step = {d->dk, 0},
+                          .v_step = {d->dv, 0},
+                          .y_step = {d->dv, 0},
+                          .gate_step = {1, 0},
+                          .decayed = true,
+                          .q_scale = 1,
+                          .state = {.type = KERN_F16}};
+    need_scratch(l, kern_delta_scratch(&s->job));
+    lower_emit(l, run_fast_delta, s, "delta rule", heads, 1 + 8192 / (d->dk * d->dv), out, n_out, in, 5);
+    return true;
+}
+
+void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, const place *in) {
+    step_fast_conv *s = ARENA_NEW(l->a, step_fast_conv);
+    s->job = (kern_conv){.channels = c->channels,
+                         .taps = c->kept + 1,
+                         .tokens = 1,
+                         .valid = 1,
+                         .ldu = c->channels,
+                         .ldy = c->channels,
+                         .ld_state = c->kept,
+                         .w_tap = 1,
+                         .w_channel = c->kept + 1,
+                         .state = {.type = KERN_F16}};
+    lower_emit(l, run_fast_conv, s, "conv step", c->channels, 512, out, 2, in, 2);
+}
