@@ -29,9 +29,9 @@ typedef struct {
 } kind_row;
 
 static const kind_row kinds[] = {
-    {"palette4", KERN_W_PALETTE, 4}, {"palette6", KERN_W_PALETTE, 6}, {"palette8", KERN_W_PALETTE, 8},
-    {"int4b32", KERN_W_BLOCK4, 4},   {"int8b32", KERN_W_BLOCK8, 8},   {"int8", KERN_W_CHANNEL8, 8},
-    {"fp16", KERN_W_F16, 16},        {"palette3", KERN_W_PALETTE, 3},
+    {"palette4", KERN_W_PALETTE4, 4}, {"palette6", KERN_W_PALETTE, 6}, {"palette8", KERN_W_PALETTE, 8},
+    {"int4b32", KERN_W_BLOCK4, 4},    {"int8b32", KERN_W_BLOCK8, 8},   {"int8", KERN_W_CHANNEL8, 8},
+    {"fp16", KERN_W_F16, 16},         {"palette3", KERN_W_PALETTE, 3},
 };
 static const char *const paths[] = {"exact", "int16", "bf16"};
 
@@ -63,7 +63,7 @@ static void fill(uint8_t *p, int64_t bytes) {
 
 static kern_weight weight_of(const kind_row *k, int64_t rows, int64_t cols) {
     kern_weight w = {.rows = rows, .cols = cols, .block_rows = 1, .block_cols = cols, .data = data};
-    if (k->kind == KERN_W_PALETTE)
+    if (k->kind == KERN_W_PALETTE || k->kind == KERN_W_PALETTE4)
         w.bits = k->bits, w.table = tables, w.table_type = KERN_F16, w.block_rows = 32;
     else if (k->kind == KERN_W_F16)
         w.type = KERN_F16, w.block_rows = rows;

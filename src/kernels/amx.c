@@ -249,8 +249,9 @@ static void bf16_palette(const kern_linear *job, int64_t lo, int64_t hi) {
 
 void kern_amx(kern_table *t) {
     static kern_linear_fn *const fn[KERN_W_KINDS] = {
-        [KERN_W_F32] = bf16_f32,       [KERN_W_F16] = bf16_f16,       [KERN_W_CHANNEL8] = bf16_channel8,
-        [KERN_W_BLOCK8] = bf16_block8, [KERN_W_BLOCK4] = bf16_block4, [KERN_W_PALETTE] = bf16_palette,
+        [KERN_W_F32] = bf16_f32,          [KERN_W_F16] = bf16_f16,       [KERN_W_CHANNEL8] = bf16_channel8,
+        [KERN_W_BLOCK8] = bf16_block8,    [KERN_W_BLOCK4] = bf16_block4, [KERN_W_PALETTE] = bf16_palette,
+        [KERN_W_PALETTE4] = bf16_palette,
     };
     t->prepare[KERN_X_BF16] = prepare_bf16;
     for (int kind = 0; kind < KERN_W_KINDS; kind++)

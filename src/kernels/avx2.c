@@ -15,16 +15,8 @@
 #define ROWS  2 /* of w, far apart, against one row of x */
 #define BATCH 4 /* rows of x against one decoded row of w */
 
-enum {
-    F32,
-    F16,
-    CHANNEL8,
-    BLOCK8,
-    BLOCK4,
-    TINY,
-    NARROW,
-    WIDE
-}; /* the last three: palettes of up to 4, of 6 and of 8 bits */
+/* The last four: palettes of up to 4 bits, of 4, of up to 6, of 8. */
+enum { F32, F16, CHANNEL8, BLOCK8, BLOCK4, TINY, FOUR, NARROW, WIDE };
 
 INLINE __m256i load(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -111,7 +103,7 @@ INLINE void find32(const lut *t, __m256i code, int tables, __m256i *a, __m256i *
 
 /* The entries of 64 codes from p on. */
 INLINE void palette64(const lut *t, const uint8_t *p, int bits, int kind, __m256i q[4]) {
-    int tables = kind == TINY ? 1 : 4;
+    int tables = kind == TINY || kind == FOUR ? 1 : 4;
     if (kind == WIDE) {
         int16_t e[64];
         for (int i = 0; i < 64; i++) e[i] = t->entry[p[i]];
@@ -124,11 +116,15 @@ INLINE void palette64(const lut *t, const uint8_t *p, int bits, int kind, __m256
 
 /* ---- INT16 ---- */
 
-INLINE void add_chunk(__m256 f[2], const __m256i q[4], const x16_row *x, int64_t c) {
-    __m256i lo = _mm256_madd_epi16(q[0], load(x->value + c)),
-            hi = _mm256_madd_epi16(q[1], load(x->value + c + 16));
-    lo = _mm256_add_epi32(lo, _mm256_madd_epi16(q[2], load(x->value + c + 32)));
-    hi = _mm256_add_epi32(hi, _mm256_madd_epi16(q[3], load(x->value + c + 48)));
+/* four: lane l takes 4l .. 4l+3. */
+INLINE void add_chunk(__m256 f[2], const __m256i q[4], const x16_row *x, int64_t c, bool four) {
+    __m256i m[4];
+    EACH (j, 4) m[j] = _mm256_madd_epi16(q[j], load(x->value + c + 16 * j));
+    __m256i lo = _mm256_add_epi32(m[0], m[2]), hi = _mm256_add_epi32(m[1], m[3]);
+    if (four) {
+        lo = _mm256_permute4x64_epi64(_mm256_hadd_epi32(m[0], m[1]), 0xD8);
+        hi = _mm256_permute4x64_epi64(_mm256_hadd_epi32(m[2], m[3]), 0xD8);
+    }
     __m256 scale = _mm256_set1_ps(x->scale[c / X16_BLOCK]);
     f[0] = _mm256_add_ps(f[0], _mm256_mul_ps(_mm256_cvtepi32_ps(lo), scale));
     f[1] = _mm256_add_ps(f[1], _mm256_mul_ps(_mm256_cvtepi32_ps(hi), scale));
@@ -156,7 +152,7 @@ INLINE void lanes_row(const kern_linear *job, int64_t r, const lut *t, int64_t i
             x16_integers(w, kind == CHANNEL8 ? NULL : t->entry, r, c, left, e);
             EACH (j, 4) q[j] = load(e + 16 * j);
         }
-        EACH (i, n) add_chunk(f[i], q, &x[i], c);
+        EACH (i, n) add_chunk(f[i], q, &x[i], c, kind == FOUR);
     }
     float scale = kind == CHANNEL8 ? kern_at(w->scale, w->scale_type, r) : t->scale;
     EACH (i, n) kern_store(job, i0 + i, r, tree(f[i][0], f[i][1]) * scale);
@@ -174,6 +170,10 @@ INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
 
 static void int16_channel8(const kern_linear *job, int64_t lo, int64_t hi) {
     lanes(job, lo, hi, CHANNEL8);
+}
+
+static void int16_palette4(const kern_linear *job, int64_t lo, int64_t hi) {
+    lanes(job, lo, hi, FOUR);
 }
 
 static void int16_palette(const kern_linear *job, int64_t lo, int64_t hi) {
@@ -421,13 +421,15 @@ static void exact_palette(const kern_linear *job, int64_t lo, int64_t hi) {
 
 void kern_avx2(kern_table *t) {
     static kern_linear_fn *const fn[KERN_W_KINDS] = {
-        [KERN_W_F32] = exact_f32,       [KERN_W_F16] = exact_f16,       [KERN_W_CHANNEL8] = exact_channel8,
-        [KERN_W_BLOCK8] = exact_block8, [KERN_W_BLOCK4] = exact_block4, [KERN_W_PALETTE] = exact_palette,
+        [KERN_W_F32] = exact_f32,          [KERN_W_F16] = exact_f16,       [KERN_W_CHANNEL8] = exact_channel8,
+        [KERN_W_BLOCK8] = exact_block8,    [KERN_W_BLOCK4] = exact_block4, [KERN_W_PALETTE] = exact_palette,
+        [KERN_W_PALETTE4] = exact_palette,
     };
     for (int kind = 0; kind < KERN_W_KINDS; kind++)
         if (fn[kind]) t->linear[KERN_EXACT][kind] = fn[kind], t->scratch[KERN_EXACT][kind] = 4;
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = int16_channel8;
     t->linear[KERN_INT16][KERN_W_PALETTE] = int16_palette;
+    t->linear[KERN_INT16][KERN_W_PALETTE4] = int16_palette4;
     t->linear[KERN_INT16][KERN_W_BLOCK8] = int16_block8;
     t->linear[KERN_INT16][KERN_W_BLOCK4] = int16_block4;
 }

@@ -11,6 +11,10 @@ INLINE void put(char *value, kern_form form, int64_t c, int j, __m512i q) {
     __m512i high = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(128)), 8);
     if (form == KERN_X_WORDS) {
         _mm256_store_si256((__m256i *)(void *)(value + 2 * (c + j)), _mm512_cvtepi32_epi16(q));
+    } else if (form == KERN_X_SPLIT) {
+        char *p = value + 2 * c + j;
+        _mm_store_si128((__m128i *)(void *)p, _mm512_cvtepi64_epi16(q));
+        _mm_store_si128((__m128i *)(void *)(p + 64), _mm512_cvtepi64_epi16(_mm512_srli_epi64(q, 32)));
     } else if (form == KERN_X_BYTES) {
         char *p = value + 2 * c + j;
         _mm_store_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(high));
@@ -57,6 +61,10 @@ static void prepare_words(void *dst, const float *x, int64_t ldx, int64_t cols, 
     prepare(dst, x, ldx, cols, lo, hi, KERN_X_WORDS);
 }
 
+static void prepare_split(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+    prepare(dst, x, ldx, cols, lo, hi, KERN_X_SPLIT);
+}
+
 static void prepare_bytes(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
     prepare(dst, x, ldx, cols, lo, hi, KERN_X_BYTES);
 }
@@ -100,7 +108,25 @@ INLINE __m512 add_chunk(__m512 f, __m512i a, __m512i b, const x16_row *x, int64_
     return _mm512_add_ps(f, _mm512_mul_ps(_mm512_cvtepi32_ps(s), _mm512_set1_ps(x->scale[c / X16_BLOCK])));
 }
 
-enum { INT8, NARROW, WIDE }; /* codes: int8, palettes up to 64 entries, of 256 */
+enum { INT8, FOUR, NARROW, WIDE }; /* codes: int8; palettes of 4 bits, of others up to 6, of 8 */
+
+/* The entries of 64 codes of 4 bits, even and odd ones: an index of 5 bits, whose highest is any, into 16
+ * entries that are there twice. */
+INLINE void four_words(const int16_t *entry, const uint8_t *p, __m512i *a, __m512i *b) {
+    __m512i v = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    __m512i table = _mm512_loadu_si512(entry);
+    *a = _mm512_permutexvar_epi16(v, table);
+    *b = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 4), table);
+}
+
+/* The end of a row: n weights from element c on. */
+static void last_words(const kern_weight *w, const int16_t *entry, int64_t r, int64_t c, bool split,
+                       __m512i *a, __m512i *b) {
+    int16_t q[X16_CHUNK], even[32], odd[32];
+    x16_integers(w, entry, r, c, w->cols - c, q);
+    for (int i = 0; i < 32; i++) even[i] = q[split ? 2 * i : i], odd[i] = q[split ? 2 * i + 1 : i + 32];
+    *a = _mm512_loadu_si512(even), *b = _mm512_loadu_si512(odd);
+}
 
 /* The integer weights of a row: a palette's table, or int8 with its scale. */
 typedef struct {
@@ -121,7 +147,7 @@ INLINE void open_row(integers *s, const kern_weight *w, int64_t r, bool first, i
 INLINE void lanes_tile(const kern_linear *job, int64_t r, int64_t apart, int rows, const integers *s,
                        int64_t i0, int n, int codes, bool inside) {
     const kern_weight *w = job->w;
-    int64_t row = codes == INT8 ? w->cols : w->cols * w->bits / 8, step = codes == NARROW ? 8 * w->bits : 64,
+    int64_t row = codes == INT8 ? w->cols : w->cols * w->bits / 8, step = codes == INT8 ? 64 : 8 * w->bits,
             c = 0;
     const uint8_t *p = (const uint8_t *)w->data + r * row;
     x16_row x[4];
@@ -136,15 +162,15 @@ INLINE void lanes_tile(const kern_linear *job, int64_t r, int64_t apart, int row
             prefetch(at);
             if (codes == INT8)
                 int8_words(at, &a, &b);
+            else if (codes == FOUR)
+                four_words(s[k].entry, at, &a, &b);
             else
                 lut_words(&s[k].t, at, codes == WIDE, inside, &a, &b);
             EACH (i, n) f[k][i] = add_chunk(f[k][i], a, b, &x[i], c);
         }
     if (c < w->cols)
         EACH (k, rows) {
-            int16_t end[X16_CHUNK];
-            x16_integers(w, codes == INT8 ? NULL : s[k].entry, r + k * apart, c, w->cols - c, end);
-            a = _mm512_loadu_si512(end), b = _mm512_loadu_si512(end + 32);
+            last_words(w, codes == INT8 ? NULL : s[k].entry, r + k * apart, c, codes == FOUR, &a, &b);
             EACH (i, n) f[k][i] = add_chunk(f[k][i], a, b, &x[i], c);
         }
     EACH (k, rows)
@@ -176,6 +202,10 @@ INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int codes) {
 
 static void int16_channel8(const kern_linear *job, int64_t lo, int64_t hi) {
     lanes(job, lo, hi, INT8);
+}
+
+static void int16_palette4(const kern_linear *job, int64_t lo, int64_t hi) {
+    lanes(job, lo, hi, FOUR);
 }
 
 static void int16_palette(const kern_linear *job, int64_t lo, int64_t hi) {
@@ -295,10 +325,13 @@ static void int16_block4(const kern_linear *job, int64_t lo, int64_t hi) {
 
 void kern_avx512(kern_table *t) {
     t->prepare[KERN_X_WORDS] = prepare_words;
+    t->prepare[KERN_X_SPLIT] = prepare_split;
     t->prepare[KERN_X_BYTES] = prepare_bytes;
     t->prepare[KERN_X_NIBBLES] = prepare_nibbles;
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = int16_channel8;
     t->linear[KERN_INT16][KERN_W_PALETTE] = int16_palette;
+    t->linear[KERN_INT16][KERN_W_PALETTE4] = int16_palette4;
+    t->form[KERN_INT16][KERN_W_PALETTE4] = KERN_X_SPLIT;
     t->linear[KERN_INT16][KERN_W_BLOCK8] = int16_block8;
     t->linear[KERN_INT16][KERN_W_BLOCK4] = int16_block4;
     t->form[KERN_INT16][KERN_W_BLOCK8] = KERN_X_BYTES;

@@ -142,8 +142,9 @@ static void exact_palette(const kern_linear *job, int64_t lo, int64_t hi) {
 
 void avx512_exact(kern_table *t) {
     static kern_linear_fn *const fn[KERN_W_KINDS] = {
-        [KERN_W_F32] = exact_f32,       [KERN_W_F16] = exact_f16,       [KERN_W_CHANNEL8] = exact_channel8,
-        [KERN_W_BLOCK8] = exact_block8, [KERN_W_BLOCK4] = exact_block4, [KERN_W_PALETTE] = exact_palette,
+        [KERN_W_F32] = exact_f32,          [KERN_W_F16] = exact_f16,       [KERN_W_CHANNEL8] = exact_channel8,
+        [KERN_W_BLOCK8] = exact_block8,    [KERN_W_BLOCK4] = exact_block4, [KERN_W_PALETTE] = exact_palette,
+        [KERN_W_PALETTE4] = exact_palette,
     };
     for (int kind = 0; kind < KERN_W_KINDS; kind++)
         if (fn[kind]) t->linear[KERN_EXACT][kind] = fn[kind], t->scratch[KERN_EXACT][kind] = ROWS * 4;

@@ -100,8 +100,10 @@ size_t kern_x_bytes(kern_form form, int64_t cols, int64_t n) {
 
 kern_kind kern_kind_of(const kern_weight *w) {
     bool rows = w->block_cols == w->cols;
-    if (w->bits)
-        return rows && w->table_type == KERN_F16 && w->cols * w->bits % 8 == 0 ? KERN_W_PALETTE : KERN_W_ANY;
+    if (w->bits) {
+        if (!rows || w->table_type != KERN_F16 || w->cols * w->bits % 8) return KERN_W_ANY;
+        return w->bits == 4 ? KERN_W_PALETTE4 : KERN_W_PALETTE;
+    }
     if (!w->scale)
         return w->offset             ? KERN_W_ANY
                : w->type == KERN_F32 ? KERN_W_F32
@@ -139,8 +141,7 @@ static bool palette_fits(const kern_weight *w) {
 
 kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
     kern_kind kind = kern_kind_of(w);
-    if (!t->linear[path][kind] || (path == KERN_INT16 && kind == KERN_W_PALETTE && !palette_fits(w)))
-        path = KERN_EXACT;
+    if (!t->linear[path][kind] || (path == KERN_INT16 && w->bits && !palette_fits(w))) path = KERN_EXACT;
     kern_form form = t->form[path][kind];
     size_t columns = (size_t)(w->cols + 63) / 64 * 64;
     return (kern_choice){.run = t->linear[path][kind],

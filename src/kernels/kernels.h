@@ -47,6 +47,7 @@ typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_PATHS } kern_path;
 typedef enum {
     KERN_X_F32,     /* x itself, [n] rows, ldx apart */
     KERN_X_WORDS,   /* INT16: see x16.h; values in order */
+    KERN_X_SPLIT,   /* of 64 values the even ones, then the odd ones */
     KERN_X_BYTES,   /* int16 as high and low bytes, 64 of each at a time */
     KERN_X_NIBBLES, /* as BYTES; of 128 elements the even ones, then the odd ones */
     KERN_X_BF16,    /* as the instruction set wants it */
@@ -86,6 +87,7 @@ typedef enum {
     KERN_W_BLOCK8,   /* int8, fp16 scale per 32 elements of a row */
     KERN_W_BLOCK4,   /* int4, fp16 scale per 32 elements of a row */
     KERN_W_PALETTE,  /* fp16 tables for whole rows; rows start at a byte */
+    KERN_W_PALETTE4, /* the same of 4 bits */
     KERN_W_KINDS
 } kern_kind;
 

@@ -90,10 +90,12 @@ static void prepare_words(void *dst, const float *x, int64_t ldx, int64_t cols, 
     }
 }
 
-static void add_lanes(float f[LANES], const int16_t *w, const int16_t *x, float scale) {
+/* four: lane l takes 4l .. 4l+3. */
+static void add_lanes(float f[LANES], const int16_t *w, const int16_t *x, float scale, bool four) {
     for (int l = 0; l < LANES; l++) {
-        int32_t s = w[2 * l] * x[2 * l] + w[2 * l + 1] * x[2 * l + 1];
-        s += w[32 + 2 * l] * x[32 + 2 * l] + w[33 + 2 * l] * x[33 + 2 * l];
+        int a = four ? 4 * l : 2 * l, b = four ? a + 2 : a + 32;
+        int32_t s = w[a] * x[a] + w[a + 1] * x[a + 1];
+        s += w[b] * x[b] + w[b + 1] * x[b + 1];
         f[l] += (float)s * scale;
     }
 }
@@ -115,7 +117,7 @@ static void int16_lanes(const kern_linear *job, int64_t lo, int64_t hi) {
                              w->cols - c < X16_CHUNK ? w->cols - c : X16_CHUNK, q);
                 for (int64_t i = 0; i < n; i++) {
                     x16_row x = x16_row_of(job, i0 + i);
-                    add_lanes(f[i], q, x.value + c, x.scale[c / X16_BLOCK]);
+                    add_lanes(f[i], q, x.value + c, x.scale[c / X16_BLOCK], w->bits == 4);
                 }
             }
             for (int64_t i = 0; i < n; i++) kern_store(job, i0 + i, r, x16_tree(f[i]) * scale);
@@ -150,6 +152,7 @@ void kern_portable(kern_table *t) {
     for (int kind = 0; kind < KERN_W_KINDS; kind++) t->linear[KERN_EXACT][kind] = exact_any;
     t->prepare[KERN_X_WORDS] = prepare_words;
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = t->linear[KERN_INT16][KERN_W_PALETTE] = int16_lanes;
+    t->linear[KERN_INT16][KERN_W_PALETTE4] = int16_lanes;
     t->linear[KERN_INT16][KERN_W_BLOCK8] = t->linear[KERN_INT16][KERN_W_BLOCK4] = int16_blocks;
     for (int kind = 0; kind < KERN_W_KINDS; kind++) t->form[KERN_INT16][kind] = KERN_X_WORDS;
 }

@@ -6,9 +6,9 @@
  * order of the form with K = cols rounded up to 512, zeros behind the end.
  *
  * Whole-row scales and palettes ("lanes"): weights are integers w, |w| <= 2^14. Of each chunk, lane l (0 ..
- * 15) takes the elements 2l, 2l+1, 32+2l, 33+2l: |sum of 4 products| <= 4 * 2^14 * 32639 < 2^31. The lane's
- * float adds (float)sum * s, rounded twice, chunk by chunk; x16_tree() adds the lanes; the row's scale comes
- * last.
+ * 15) takes the elements 2l, 2l+1, 32+2l, 33+2l, of palettes of 4 bits 4l .. 4l+3: |sum of 4 products| <= 4 *
+ * 2^14 * 32639 < 2^31. The lane's float adds (float)sum * s, rounded twice, chunk by chunk; x16_tree() adds
+ * the lanes; the row's scale comes last.
  *
  * Scales per 32 elements ("blocks"): |w| <= 128, a block's sum is at most 32 * 2^7 * 2^15 = 2^27. Block b
  * adds (float)sum * (weight scale * x scale) to the float of lane b % 16; x16_tree() adds the lanes.

@@ -27,9 +27,9 @@ static place prepared(lower *l, const place *x, int64_t m, int64_t k, const kern
 }
 
 static const char *const kinds[KERN_W_KINDS] = {
-    [KERN_W_ANY] = "any",         [KERN_W_F32] = "fp32",        [KERN_W_F16] = "fp16",
-    [KERN_W_CHANNEL8] = "int8",   [KERN_W_BLOCK8] = "int8 b32", [KERN_W_BLOCK4] = "int4 b32",
-    [KERN_W_PALETTE] = "palette",
+    [KERN_W_ANY] = "any",         [KERN_W_F32] = "fp32",         [KERN_W_F16] = "fp16",
+    [KERN_W_CHANNEL8] = "int8",   [KERN_W_BLOCK8] = "int8 b32",  [KERN_W_BLOCK4] = "int4 b32",
+    [KERN_W_PALETTE] = "palette", [KERN_W_PALETTE4] = "palette",
 };
 static const char *const paths[KERN_PATHS] = {"exact", "int16", "bf16"};
 
