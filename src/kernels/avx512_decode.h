@@ -30,13 +30,18 @@ INLINE void palette64(const lut *t, const uint8_t *p, bool wide, __m512 v[4]) {
     v[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(b, 1));
 }
 
+/* The i-th of some halves in all lanes. */
+INLINE __m512 half_in_all(const void *p, int64_t i) {
+    return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(num_get16((const char *)p + 2 * i))));
+}
+
 /* 16 bytes of int4: the scaled value of each code is looked up. */
-INLINE void nibbles32(const uint8_t *p, float scale, __m512 v[2]) {
+INLINE void nibbles32(const uint8_t *p, __m512 scale, __m512 v[2]) {
     const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
     const __m512i by = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
     const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(2));
-    __m512 value = _mm512_mul_ps(codes, _mm512_set1_ps(scale));
+    __m512 value = _mm512_mul_ps(codes, scale);
     __m512i q = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)p));
     v[0] = _mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(first, q), by), value);
     v[1] = _mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(second, q), by), value);
@@ -53,11 +58,10 @@ INLINE void load64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int
     if (kind == CHANNEL8 || kind == BLOCK8)
         EACH (j, 4) v[j] = int8s(p + at + 16 * j);
     if (kind == BLOCK8)
-        for (int j = 0; j < 4; j++)
-            v[j] = _mm512_mul_ps(v[j], _mm512_set1_ps(kern_half_at(scale, at / 32 + j / 2)));
+        for (int j = 0; j < 4; j++) v[j] = _mm512_mul_ps(v[j], half_in_all(scale, at / 32 + j / 2));
     if (kind == BLOCK4)
         for (int j = 0; j < 2; j++)
-            nibbles32(p + at / 2 + 16 * j, kern_half_at(scale, at / 32 + j), v + 2 * j);
+            nibbles32(p + at / 2 + 16 * j, half_in_all(scale, at / 32 + j), v + 2 * j);
     if (kind == NARROW || kind == WIDE) palette64(t, p + at * w->bits / 8, kind == WIDE, v);
     prefetch(p + (kind == F32      ? 4 * at
                   : kind == F16    ? 2 * at
