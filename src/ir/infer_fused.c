@@ -40,6 +40,14 @@ bool rule_fused_rows(infer *in) {
     return output_dtype(in);
 }
 
+bool rule_fused_linear(infer *in) {
+    ir_type add = inf_type(in, A_add);
+    if (!rule_linear(in)) return false;
+    bool same = add.rank == in->out[0].rank;
+    for (int d = 0; d < add.rank && same; d++) same = add.dim[d] == in->out[0].dim[d];
+    return same ? output_dtype(in) : inf_bad(in, A_add, "expected the shape of the result");
+}
+
 bool rule_fused_attention(infer *in) {
     ir_type q = inf_type(in, A_query), k = inf_type(in, A_key), v = inf_type(in, A_value), bq = q, bk = k,
             bv = v, b;

@@ -128,6 +128,25 @@ static bool same_shape(const ir_type *x, const ir_type *y) {
     return same;
 }
 
+bool fuse_linear(fuser *f, const match *m) {
+    ir_value *r = match_get(m, "r"), *root = m->op[0]->out[0];
+    ir_op *linear = fuse_find(m, OP_linear), *cast = fuse_find(m, OP_cast);
+    const ir_value *y = linear->out[0];
+    if (!dtype_is_float((ir_dtype)y->type.dtype) || !ir_type_known(&root->type) ||
+        !same_shape(&r->type, &root->type) || !same_shape(&y->type, &root->type) || fuse_rounds(f, y, 1) ||
+        (cast && fuse_rounds(f, cast->out[0], 1)) ||
+        (cast && !dtype_is_float((ir_dtype)cast->out[0]->type.dtype)) || !fuse_closed(f, m, NULL, 0))
+        return false;
+    ir_op *op = f->fused = fuse_op(f, OP_fused_linear, 1);
+    fuse_operand(f, op, A_x, match_get(m, "x"));
+    fuse_operand(f, op, A_weight, match_get(m, "w"));
+    fuse_operand(f, op, A_bias, ir_args(linear, A_bias)->n ? ir_args(linear, A_bias)->v[0] : NULL);
+    fuse_operand(f, op, A_add, r);
+    fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
+    fuse_result(op, 0, root);
+    return true;
+}
+
 bool fuse_swiglu(fuser *f, const match *m) {
     ir_value *gate = match_get(m, "gate"), *up = match_get(m, "up"), *root = m->op[0]->out[0];
     if (gate->type.rank < 1 || !same_shape(&gate->type, &up->type) || !fuse_closed(f, m, NULL, 0))

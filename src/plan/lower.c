@@ -29,6 +29,7 @@ static lower_fn *const rows[OP_COUNT] = {
     [OP_fused_delta] = lower_fused_delta,
     [OP_fused_conv_step] = lower_fused_conv_step,
     [OP_linear] = lower_linear,
+    [OP_fused_linear] = lower_linear,
     [OP_matmul] = lower_matmul,
     [OP_gather] = lower_gather,
     [OP_conv] = lower_conv,

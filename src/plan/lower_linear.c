@@ -56,7 +56,8 @@ bool lower_product(lower *l, const lower_matrix *p, place *y) {
     if (scratch > l->p->scratch) l->p->scratch = scratch;
     int64_t grain = 1 + 32768 / (p->k * p->m);
     grain = (grain + s->c.grain - 1) / s->c.grain * s->c.grain;
-    const char *name = arena_printf(l->a, "linear %s %s", kinds[kern_kind_of(&s->w)], paths[s->c.path]);
+    const char *name = arena_printf(l->a, p->add ? "linear+ %s %s" : "linear %s %s",
+                                    kinds[kern_kind_of(&s->w)], paths[s->c.path]);
     lower_emit(l, run_linear, s, name, p->n, grain, y, 1, in, n_in)->bytes = plan_weight_bytes(&s->w);
     return true;
 }
@@ -82,6 +83,11 @@ bool lower_linear(lower *l, const ir_op *op) {
                       .x = lower_dense(l, lower_in(l, op, A_x)),
                       .bias = lower_vector(l, op, A_bias),
                       .round = lower_rounds(l, type)};
+    place add;
+    if (op->code == OP_fused_linear) {
+        add = lower_dense(l, lower_in(l, op, A_add));
+        p.add = &add;
+    }
     if (!lower_product(l, &p, &y)) return false;
     lower_set(l, op->out[0], y);
     return true;

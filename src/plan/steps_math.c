@@ -69,7 +69,7 @@ void run_linear(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
                        .y = p[0],
                        .ldy = n,
                        .scratch = s->c.scratch ? w->scratch : NULL};
-    if (s->add && !s->round) job.add = p[s->add], job.ldadd = n;
+    if (s->add) job.add = p[s->add], job.ldadd = n;
     s->c.run(&job, lo, hi);
     for (int64_t i = 0; i < s->m && s->round; i++) num_round_f16_all(job.y + i * n + lo, (size_t)(hi - lo));
 }

@@ -30,6 +30,15 @@ bool ev_fused_norm(ref_eval *v) {
     return true;
 }
 
+bool ev_fused_linear(ref_eval *v) {
+    const ref_tensor *t = ev_in(v, A_add);
+    const float *add = ev_floats(v, t);
+    if (!add || !ev_linear(v)) return false;
+    float *y = ref_floats(&v->out[0]);
+    for (int64_t i = 0, n = ref_count(t); i < n; i++) y[i] += add[i];
+    return true;
+}
+
 bool ev_fused_swiglu(ref_eval *v) {
     const ref_tensor *tg = ev_in(v, A_gate), *tu = ev_in(v, A_up);
     const float *g = ev_floats(v, tg), *u = ev_floats(v, tu);

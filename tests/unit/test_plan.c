@@ -108,10 +108,10 @@ static void walk(graph *g, bool strict, int rounds, unsigned threads, ref_tensor
     err e = {0};
     kern_table kernels;
     kern_rounded ops;
-    assert_true(kern_open(&kernels, NULL, &e));
-    kern_rounded_open(&ops, NULL);
     kern_ops fast;
-    kern_ops_open(&fast, NULL, &e);
+    assert_true(kern_open(&kernels, getenv("MILLET_ISA"), &e));
+    assert_true(kern_ops_open(&fast, getenv("MILLET_ISA"), &e));
+    kern_rounded_open(&ops, getenv("MILLET_ISA"));
     ir_type types[MOST];
     for (size_t i = 0; i < f->n_in; i++) types[i] = g->in[i].type;
     plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, KERN_EXACT, NULL, NULL}, &e);
