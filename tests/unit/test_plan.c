@@ -509,6 +509,20 @@ static ir_value *weight(graph *g, int64_t n, int64_t k) {
                 b_floats(b, DT_FP16, scale, IR_TYPE(DT_FP16, n, 1)), A_NONE);
 }
 
+static void residuals(void **state) {
+    (void)state;
+    for (int form = 0; form < 6; form++) {
+        graph *g = begin((uint64_t)form + 30);
+        ir_dtype d = form % 2 ? DT_FP32 : DT_FP16;
+        ir_value *x = b_input(&g->b, "x", IR_TYPE(d, 2, 3, 64)),
+                 *r = b_input(&g->b, "r", IR_TYPE(d, 2, 3, 32));
+        ir_value *bias = form > 2 ? constant(g, DT_FP16, IR_TYPE(DT_FP16, 32)) : NULL;
+        ir_value *y = b_op(&g->b, OP_linear, NULL, A_x, x, A_weight, weight(g, 32, 64), A_bias, bias, A_NONE);
+        b_output(&g->b, two(g, OP_add, r, y));
+        check(g, OP_fused_linear, d == DT_FP32, "residual");
+    }
+}
+
 /* Another [2,4,8] from one or two of them. */
 static ir_value *random_op(graph *g, ir_value *x, ir_value *y) {
     ir_builder *b = &g->b;
@@ -588,6 +602,7 @@ int main(void) {
         cmocka_unit_test(delta_rule),
         cmocka_unit_test(conv_step),
         cmocka_unit_test(reads_before_updates),
+        cmocka_unit_test(residuals),
         cmocka_unit_test(random_graphs),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
