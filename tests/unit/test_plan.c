@@ -504,7 +504,7 @@ static ir_value *weight(graph *g, int64_t n, int64_t k) {
     ir_value *data = b_const(b, NULL, ir_const_new(g->a, IR_TYPE(DT_INT8, n, k), codes));
     float *scale = ARENA_ARRAY(g->a, float, (size_t)n);
     for (int64_t i = 0; i < n; i++)
-        scale[i] = 0x1p-7f; /* products are fp16 numbers: kernels don't round them, strict mode does */
+        scale[i] = num_round_f16(0.01f);
     return b_op(b, OP_constexpr_blockwise_shift_scale, NULL, A_data, data, A_scale,
                 b_floats(b, DT_FP16, scale, IR_TYPE(DT_FP16, n, 1)), A_NONE);
 }
