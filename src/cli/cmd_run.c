@@ -98,9 +98,21 @@ static bool read_prompt(const cli_args *a, const lm *m, int32_t **ids, size_t *n
     return ok;
 }
 
-int cmd_run(const cli_args *a) {
+/* Refuses options of the sampler when there is nothing to sample; CLI_OK when all is well. */
+static int check_usage(const cli_args *a) {
+    static const char *const of_sampler[] = {"top-k", "top-p", "min-p", "seed"};
     if (cli_given(a, "prompt") + cli_given(a, "prompt-file") + cli_given(a, "raw-ids") != 1)
         return cli_usage(a, "give one of --prompt, --prompt-file and --raw-ids");
+    bool samples = cli_given(a, "temperature") && cli_real(a, "temperature") > 0;
+    for (size_t i = 0; !samples && i < sizeof of_sampler / sizeof *of_sampler; i++)
+        if (cli_given(a, of_sampler[i]))
+            return cli_usage(a, "--%s needs a --temperature above 0", of_sampler[i]);
+    return CLI_OK;
+}
+
+int cmd_run(const cli_args *a) {
+    int usage = check_usage(a);
+    if (usage != CLI_OK) return usage;
     err e = {0};
     int32_t *ids = NULL;
     size_t n = 0;

@@ -68,6 +68,8 @@ rm -r "$work/sets"
 # refusals: one line each
 expect 2 "give one of --prompt" "$millet" run "$out"
 expect 2 "give one of --prompt" "$millet" run "$out" --prompt a --raw-ids "$work/array"
+expect 2 "--seed needs a --temperature above 0" "$millet" run "$out" --prompt a --seed 1
+expect 2 "--top-p needs a --temperature above 0" "$millet" run "$out" --prompt a --temperature 0 --top-p 0.9
 expect 1 "text is empty" "$millet" run "$out" --prompt ""
 echo '[]' >"$work/empty"
 expect 1 "prompt is empty" "$millet" run "$out" --raw-ids "$work/empty"
