@@ -107,6 +107,8 @@ typedef struct {
     size_t n_boundary;
 } check_layers;
 
+/* Artifact and reference speak of the same vocabulary. */
+bool check_same_vocabulary(const lm *artifact, const lm *reference, err *e);
 /* Each text from fresh states, every token fed to the reference and to n artifacts, whose results are r[0 ..
  * n). layers: of the first one. Free the results with check_parity_free(), check_layers_free(), also after an
  * error. */
@@ -195,11 +197,12 @@ typedef struct {
     double worst_error;
     check_weight *bad; /* malloc'ed */
     size_t n_bad;
-    int least_bits; /* of the codes of compressed weights; 16 when there are none */
 } check_weights;
 
 bool check_weights_run(check_weights *r, const lm *artifact, const lm *reference, check_watch *w, err *e);
 void check_weights_free(check_weights *r);
+/* Bits of the narrowest codes of a compressed weight; 16 when there are none. */
+int check_least_bits(const lm *artifact);
 
 /* ---- ids ---- */
 

@@ -1,4 +1,5 @@
 #include "check/figures.h"
+#include "generate/artifact.h"
 #include "models/widen.h"
 #include <math.h>
 #include <stdio.h>
@@ -120,6 +121,55 @@ void figure_print(char out[FIGURE_TEXT], const figure_row *row, const check_side
     else
         snprintf(out, FIGURE_TEXT, "%.*f%s%s", row->digits, *row->unit == '%' ? 100 * v : v,
                  *row->unit ? " " : "", row->unit);
+}
+
+/* --- names --- */
+
+#define MOST_COLUMN 24 /* bytes of a column's name */
+
+/* The package where it is the path's only one and has a name of its own, else the path's last part. */
+static const char *short_name(const check_side *s) {
+    const char *package = s->m->name[0];
+    return s->m->n_model == 1 && strcmp(package, "model.mlpackage") ? package : artifact_name(s->path);
+}
+
+str figure_subject(const check_side *s) {
+    str out = {0};
+    const char *path = artifact_name(s->path), *name = short_name(s);
+    str_adds(&out, path);
+    if (strcmp(path, name)) str_printf(&out, ": %s", name);
+    return out;
+}
+
+static size_t stem_length(const char *name) {
+    static const char suffix[] = ".mlpackage";
+    size_t n = strlen(name), k = sizeof suffix - 1;
+    return n > k && !strcmp(name + n - k, suffix) ? n - k : n;
+}
+
+/* How much of a and b is equal, up to and with a separator; at their ends or beginnings. */
+static size_t common(const char *a, size_t na, const char *b, size_t nb, bool ends) {
+    size_t n = 0;
+    for (size_t i = 0; i < na && i < nb && (ends ? a[na - 1 - i] == b[nb - 1 - i] : a[i] == b[i]); i++)
+        if (strchr("-_", ends ? a[na - 1 - i] : a[i])) n = i + 1;
+    return n;
+}
+
+str figure_column(const check_report *r, size_t side) {
+    const char *name = short_name(&r->side[side]);
+    size_t n = stem_length(name), begin = n, end = n;
+    for (size_t i = 0; i < r->n_side; i++) {
+        const char *other = short_name(&r->side[i]);
+        size_t k = stem_length(other), b = i == side ? n : common(name, n, other, k, false),
+               t = i == side ? n : common(name, n, other, k, true);
+        if (b < begin) begin = b;
+        if (t < end) end = t;
+    }
+    str out = {0};
+    if (begin + end >= n) begin = end = 0; /* nothing would be left */
+    size_t left = n - begin - end;         /* names differ where they begin now */
+    str_add(&out, name + begin, left < MOST_COLUMN ? left : MOST_COLUMN);
+    return out;
 }
 
 check_side figure_reference(const check_report *r) {

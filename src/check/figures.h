@@ -29,6 +29,11 @@ enum { FIGURES = 13, FIGURE_TEXT = 32 };
 extern const figure_row figure_rows[FIGURES];
 /* "99.21 %", "-". */
 void figure_print(char out[FIGURE_TEXT], const figure_row *row, const check_side *s);
+/* What is compared: "phone: tiny-TopK64-W8.mlpackage", the package where the path leaves it open. Free it. */
+str figure_subject(const check_side *s);
+/* Name for a column of the table: the package or directory without what all of them begin or end with. Free
+ * it. */
+str figure_column(const check_report *r, size_t side);
 /* The reference as a side: perplexity and repetition only. */
 check_side figure_reference(const check_report *r);
 #endif

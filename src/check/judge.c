@@ -1,7 +1,7 @@
 #include "check/figures.h"
 
 static void set_threshold(check_report *r, double min_agreement) {
-    int bits = r->weights.least_bits;
+    int bits = check_least_bits(r->side[0].m);
     r->min_agreement = bits >= 8 ? 99 : bits >= 6 ? 97 : 0;
     r->why = bits == 16  ? "weights are not compressed"
              : bits >= 8 ? "8-bit weights"

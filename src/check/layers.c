@@ -23,8 +23,7 @@ struct layer_capture {
 
 /* The last layer whose output the package makes; -1: none. */
 static int64_t last_layer(const lm *m, size_t package) {
-    const ir_program *p = rt_model_coreml(m->model[package])->program;
-    const ir_function *f = p ? ir_function_find(p, m->form.func[0].stage[package].function) : NULL;
+    const ir_function *f = side_function(m, package);
     int64_t last = -1;
     for (size_t i = 0; f && i < f->body.n_op; i++)
         for (uint32_t k = 0; k < f->body.op[i]->n_out; k++) {

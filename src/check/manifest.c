@@ -128,7 +128,8 @@ bool check_manifest_run(check_manifest *r, arena *a, const char *dir, const char
     if (!set) r->document = MANIFEST;
     const char *path = arena_printf(a, "%s/%s", dir, r->document);
     if (!set && !file_exists(path))
-        return err_set(e, ERR_IO, "%s: neither " METADATA " nor " MANIFEST " is there", dir);
+        return err_set(e, ERR_IO,
+                       "%s: expected a directory of millet convert, with " METADATA " or " MANIFEST, dir);
     if (!(v.j = json_object_file(a, path, e))) return false;
     if (strcmp(json_str(v.j, "format", ""), "millet"))
         return err_set(e, ERR_FORMAT, "%s: \"format\" is not \"millet\"", path);

@@ -32,6 +32,7 @@ static const char style[] =
     "th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
     "th:first-child,td:first-child{text-align:left}td.text{text-align:left}th{color:var(--soft);font-weight:"
     "600}\n"
+    "pre{background:var(--card);padding:.6rem .8rem;font-size:.8rem;white-space:pre-wrap}\n"
     "svg{display:block;width:100%;max-width:36rem}svg text{font-size:10px;fill:var(--soft)}"
     ".grid{stroke:var(--line)}.column{fill:var(--bar)}\n"
     ".bar{display:grid;grid-template-columns:minmax(7rem,16rem) 1fr 8rem;gap:8px;align-items:center;"
@@ -177,12 +178,15 @@ static void add_table(const check_report *r, str *s) {
     heading(s, "Figures", r->n_side > 1 ? "All artifacts side by side." : "Artifact and fp32 reference.");
     str_adds(s, "<div class=\"scroll\"><table><tr><th></th>");
     for (size_t i = 0; i < r->n_side; i++) {
+        str name = figure_column(r, i);
         str_adds(s, "<th>");
-        html_str(s, artifact_name(r->side[i].path));
+        html_str(s, r->n_side > 1 ? str_get(&name) : "artifact");
         str_adds(s, "</th>");
+        str_free(&name);
     }
     str_adds(s, "<th>reference</th></tr>\n");
     for (size_t k = 0; k < FIGURES; k++) {
+        if (isnan(figure_rows[k].of(&r->side[0]))) continue; /* not measured */
         str_adds(s, "<tr><td>");
         html_str(s, figure_rows[k].label);
         str_adds(s, "</td>");
@@ -240,13 +244,31 @@ static void add_prefill(const check_prefill *p, str *s) {
     str_adds(s, "</table></div>\n");
 }
 
+static void add_line(void *ctx, const char *line, size_t n) {
+    html_text(ctx, line, n);
+    str_addc(ctx, '\n');
+}
+
+/* What has no plot or table of its own stands there too. */
+static void add_words(const check_report *r, str *s) {
+    str text = {0};
+    check_report_text(r, &text);
+    heading(s, "In words", "The report as millet check prints it.");
+    str_adds(s, "<pre>");
+    figure_lines(&text, add_line, s);
+    str_adds(s, "</pre>\n");
+    str_free(&text);
+}
+
 void check_report_html(const check_report *r, str *s) {
+    str subject = figure_subject(&r->side[0]);
     str_printf(
         s, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>millet check: ");
-    html_str(s, artifact_name(r->side[0].path));
+    html_str(s, str_get(&subject));
     str_printf(s, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
-    html_str(s, artifact_name(r->side[0].path));
+    html_str(s, str_get(&subject));
+    str_free(&subject);
     str_adds(s, "</h1>\n<p class=\"soft\">against ");
     html_str(s, artifact_name(r->checkpoint));
     str_printf(s, "; millet %s, %.0f s</p>\n", MILLET_VERSION, r->seconds);
@@ -259,11 +281,6 @@ void check_report_html(const check_report *r, str *s) {
     add_table(r, s);
     if (r->prefill.n) add_prefill(&r->prefill, s);
     if (r->side[0].parity.n_worst) add_worst(r, s);
-    if (r->skipped.len) {
-        heading(s, "Skipped", "What the budget had no room for.");
-        str_adds(s, "<ul>\n");
-        figure_lines(&r->skipped, add_item, s);
-        str_adds(s, "</ul>\n");
-    }
+    add_words(r, s);
     str_adds(s, "</body>\n</html>\n");
 }

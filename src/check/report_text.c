@@ -107,7 +107,8 @@ static void add_weights(const check_weights *w, str *s) {
                    w->first_missing);
 }
 
-static void add_structure(const check_structure *t, str *s) {
+static void add_structure(const check_side *side, str *s) {
+    const check_structure *t = &side->structure;
     uint64_t bytes = 0, shared = 0;
     size_t functions = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -118,9 +119,8 @@ static void add_structure(const check_structure *t, str *s) {
     str_printf(s, "structure          %zu package%s, %zu function%s, %zu states; %.1f MB of weights", t->n,
                t->n == 1 ? "" : "s", functions, functions == 1 ? "" : "s", t->states, (double)bytes / 1e6);
     if (functions > 1) str_printf(s, ", %.1f MB of them shared by functions", (double)shared / 1e6);
-    str_printf(s, "; %.2f bits per weight", figure_bits(t));
-    if (t->checked_files)
-        str_printf(s, "; %zu files match the metadata or are named below", t->checked_files);
+    str_printf(s, "; %.2f bits per weight%s", figure_bits(t), side->m->table ? " with the table" : "");
+    if (t->checked_files) str_printf(s, "; %zu files held against the metadata", t->checked_files);
     str_addc(s, '\n');
 }
 
@@ -137,31 +137,43 @@ static void add_ranges(const check_report *report, str *s) {
     size_t n = figure_closest(r, closest, TOP_RANGES);
     for (size_t i = 0; i < n; i++) {
         const check_range *v = closest[i];
-        str_printf(s, "  %-40s %-12s %s  largest %10.4g  head-room %8.3g  subnormal %5.2f %%\n", v->name,
+        str_printf(s, "  %-40s %-17s %s  largest %10.4g  head-room %8.3g  subnormal %5.2f %%\n", v->name,
                    v->op, dtype_name(v->dtype), v->largest, figure_head_room(v),
                    v->values ? 100 * (double)v->subnormal / (double)v->values : 0);
     }
-    size_t keep = 0;
-    for (size_t i = 0; i < r->n; i++) keep += check_range_keep(&r->row[i]) != CHECK_KEEP_NO;
-    str_printf(s, "  %zu values must be fp32 (head-room below %g, or lost to subnormal numbers)\n", keep,
+    size_t keep = 0, narrow = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        bool must = check_range_keep(&r->row[i]) != CHECK_KEEP_NO;
+        keep += must, narrow += must && r->row[i].dtype != DT_FP32;
+    }
+    str_printf(s, "  %zu values must be fp32 (head-room below %g, or lost to subnormal numbers); ", keep,
                CHECK_HEAD_ROOM);
+    if (narrow)
+        str_printf(s, "%zu of them are not: see --precision-plan\n", narrow);
+    else
+        str_adds(s, "all of them are\n");
 }
 
 /* Several artifacts side by side, the reference last. */
 static void add_table(const check_report *r, str *s) {
     check_side reference = figure_reference(r);
-    str_printf(s, "%-26s", "");
+    int width[CHECK_MOST_BESIDE + 2];
+    str_printf(s, "%-22s", "");
     for (size_t i = 0; i < r->n_side; i++) {
-        const char *name = artifact_name(r->side[i].path);
-        str_printf(s, " %14.14s", strlen(name) > 14 ? name + strlen(name) - 14 : name);
+        str name = figure_column(r, i);
+        width[i] = name.len > 12 ? (int)name.len : 12;
+        str_printf(s, "  %*s", width[i], str_get(&name));
+        str_free(&name);
     }
-    str_printf(s, " %14s\n", "reference");
+    width[r->n_side] = 12;
+    str_printf(s, "  %12s\n", "reference");
     for (size_t k = 0; k < FIGURES; k++) {
-        str_printf(s, "%-26s", figure_rows[k].label);
+        if (isnan(figure_rows[k].of(&r->side[0]))) continue; /* not measured */
+        str_printf(s, "%-22s", figure_rows[k].label);
         for (size_t i = 0; i <= r->n_side; i++) {
             char cell[FIGURE_TEXT];
             figure_print(cell, &figure_rows[k], i < r->n_side ? &r->side[i] : &reference);
-            str_printf(s, " %14s", cell);
+            str_printf(s, "  %*s", width[i], cell);
         }
         str_addc(s, '\n');
     }
@@ -169,26 +181,35 @@ static void add_table(const check_report *r, str *s) {
 
 static void add_repetition(const check_report *r, str *s) {
     const check_repetition *got = &r->side[0].repetition, *ref = &r->reference;
-    str_printf(
-        s,
-        "repetition         %zu tokens behind %zu prompts: %.0f %% of the tokens and %.0f %% of the trigrams "
-        "came before, longest run %zu (reference %.0f %%, %.0f %%, %zu)\n",
-        got->tokens, got->prompts, 100 * figure_share(got->repeated_tokens, got->tokens),
-        100 * figure_share(got->repeated_trigrams, got->trigrams), got->run,
-        100 * figure_share(ref->repeated_tokens, ref->tokens),
-        100 * figure_share(ref->repeated_trigrams, ref->trigrams), ref->run);
+    str_printf(s,
+               "repetition         %zu tokens each behind %zu prompt%s: %.0f %% of the tokens and %.0f %% "
+               "of the trigrams "
+               "came before, longest run %zu (reference %.0f %%, %.0f %%, %zu)\n",
+               got->prompts ? got->tokens / got->prompts : 0, got->prompts, got->prompts == 1 ? "" : "s",
+               100 * figure_share(got->repeated_tokens, got->tokens),
+               100 * figure_share(got->repeated_trigrams, got->trigrams), got->run,
+               100 * figure_share(ref->repeated_tokens, ref->tokens),
+               100 * figure_share(ref->repeated_trigrams, ref->trigrams), ref->run);
+}
+
+static void add_subject(const check_report *r, str *s) {
+    str name = figure_subject(&r->side[0]);
+    str_printf(s, "artifact           %s, against %s\n", str_get(&name), artifact_name(r->checkpoint));
+    str_free(&name);
 }
 
 void check_report_text(const check_report *r, str *out) {
+    add_subject(r, out);
     if (r->measures & CHECK_SCORES) add_scores(r, out);
     if (r->measures & CHECK_SCORES) add_layers(&r->layers, out);
     if (r->measures & CHECK_SINGLE_STEPS) add_steps(&r->steps, out);
     if (r->measures & CHECK_PREFILL) add_prefill(&r->prefill, out);
     if (r->measures & CHECK_WEIGHTS) add_weights(&r->weights, out);
-    if (r->measures & CHECK_STRUCTURE) add_structure(&r->side[0].structure, out);
+    if (r->measures & CHECK_STRUCTURE) add_structure(&r->side[0], out);
     if (r->ids.rows)
-        str_printf(out, "ids                %lld of %lld vocabulary rows audited, in %lld pieces\n",
-                   (long long)r->ids.audited, (long long)r->ids.rows, (long long)r->ids.pieces);
+        str_printf(out, "ids                %lld of %lld vocabulary rows audited, in %lld piece%s\n",
+                   (long long)r->ids.audited, (long long)r->ids.rows, (long long)r->ids.pieces,
+                   r->ids.pieces == 1 ? "" : "s");
     if (r->measures & CHECK_RANGES) add_ranges(r, out);
     if (r->measures & CHECK_REPETITION) add_repetition(r, out);
     if (r->measures & CHECK_SCORES) add_worst(r, out);

@@ -79,10 +79,15 @@ static bool run_scores(running *g, err *e) {
     bool whole = g->o->budget < 0 && g->o->texts.n;
     check_parity *parity = mem_alloc(r->n_side * sizeof *parity);
     const lm **m = mem_alloc(r->n_side * sizeof *m);
-    for (size_t i = 0; i < r->n_side; i++) m[i] = r->side[i].m;
+    bool ok = true;
+    for (size_t i = 0; i < r->n_side; i++) {
+        m[i] = r->side[i].m;
+        parity[i] = (check_parity){0};
+        ok = ok && (check_same_vocabulary(m[i], g->reference, e) || err_where(e, "%s", r->side[i].path));
+    }
     cut(g, &r->scored, whole ? 0 : 2, "scores");
-    bool ok = check_parity_run(parity, &r->layers, m, r->n_side, g->reference, &r->scored, g->o->mode,
-                               &g->watch, e);
+    ok = ok && check_parity_run(parity, &r->layers, m, r->n_side, g->reference, &r->scored, g->o->mode,
+                                &g->watch, e);
     for (size_t i = 0; i < r->n_side; i++) r->side[i].parity = parity[i];
     free(parity);
     free(m);
@@ -142,10 +147,7 @@ static bool run_all(running *g, err *e) {
 }
 
 bool check_run(check_report *r, const check_options *o, err *e) {
-    *r = (check_report){.measures = o->measures,
-                        .checkpoint = o->checkpoint,
-                        .texts = o->texts,
-                        .weights = {.least_bits = 16}};
+    *r = (check_report){.measures = o->measures, .checkpoint = o->checkpoint, .texts = o->texts};
     running g = {.r = r, .o = o, .watch = {.tick = o->tick, .ctx = o->ctx}};
     g.budget = o->budget < 0 ? CHECK_BUDGET : (size_t)o->budget;
     double start = clock_seconds();

@@ -1,9 +1,13 @@
 #include "check/side.h"
 #include <stdlib.h>
 
-bool side_begin(side *s, const lm *m, size_t i, arena *scratch, err *e) {
+const ir_function *side_function(const lm *m, size_t i) {
     const ir_program *p = rt_model_coreml(m->model[i])->program;
-    s->f = p ? ir_function_find(p, m->form.func[0].stage[i].function) : NULL;
+    return p ? ir_function_find(p, m->form.func[0].stage[i].function) : NULL;
+}
+
+bool side_begin(side *s, const lm *m, size_t i, arena *scratch, err *e) {
+    s->f = side_function(m, i);
     if (!s->f)
         return err_set(e, ERR_UNSUPPORTED, "%s: its weights are in the parts of a pipeline", m->name[i]);
     s->v = (ref_eval){.mode = REF_STRICT, .spec = s->f->spec, .scratch = scratch, .e = e};

@@ -10,7 +10,9 @@ typedef struct {
     ref_eval v; /* env: one tensor a value of f */
 } side;
 
-/* The function for one token, of package i. s is zeroed; side_end() also after an error. */
+/* The function for one token, of package i; NULL when it is a pipeline. */
+const ir_function *side_function(const lm *m, size_t i);
+/* To evaluate that. s is zeroed; side_end() also after an error. */
 bool side_begin(side *s, const lm *m, size_t i, arena *scratch, err *e);
 void side_end(side *s);
 /* Puts a constant, or what a decompressing op makes of constants, into env. */

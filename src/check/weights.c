@@ -108,6 +108,19 @@ static int code_bits(const ir_op *op) {
     return bits;
 }
 
+int check_least_bits(const lm *artifact) {
+    int least = 16;
+    for (size_t i = 0; i < artifact->n_model; i++) {
+        const ir_function *f = side_function(artifact, i);
+        for (size_t k = 0; f && k < f->body.n_op; k++) {
+            const ir_op *op = f->body.op[k];
+            bool compressed = (ir_info(op->code)->flags & OPF_CONSTEXPR) && weight_of(op);
+            if (compressed && code_bits(op) < least) least = code_bits(op);
+        }
+    }
+    return least;
+}
+
 static bool same_shape(const ir_type *a, const ir_type *b) {
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
 }
@@ -161,8 +174,6 @@ static bool compare_all(check_weights *r, side_set *got, side_set *ref, check_wa
         const ir_op *op = got->weight[i].op;
         const ir_value *v = op->out[0];
         const struct weight *other = find(ref, v);
-        if ((ir_info(op->code)->flags & OPF_CONSTEXPR) && code_bits(op) < r->least_bits)
-            r->least_bits = code_bits(op);
         if (!other && !r->unmatched++) r->first_unmatched = v->name;
         if (other &&
             !compare(r, &got->s[got->weight[i].package], v, &ref->s[other->package], other->op->out[0]))
@@ -208,7 +219,7 @@ static bool compare_tables(check_weights *r, const char *name, const embedding *
 }
 
 bool check_weights_run(check_weights *r, const lm *artifact, const lm *reference, check_watch *w, err *e) {
-    *r = (check_weights){.least_bits = 16};
+    *r = (check_weights){0};
     arena *a = arena_new(), *scratch = arena_new();
     side_set got = {0}, ref = {0};
     bool ok = open_sides(&got, artifact, a, scratch, e) && open_sides(&ref, reference, a, scratch, e) &&

@@ -49,13 +49,22 @@ static bool read_texts(const cli_args *a, check_texts *texts, err *e) {
     return ok;
 }
 
-static bool write_html(const cli_args *a, const check_report *r, err *e) {
-    if (!cli_given(a, "html")) return true;
+static bool write_html(file_out *out, const check_report *r, err *e) {
     str page = {0};
     check_report_html(r, &page);
-    bool ok = file_write(cli_text(a, "html"), page.s, page.len, e);
+    bool ok = file_out_write(out, page.s, page.len, e);
     str_free(&page);
     return ok;
+}
+
+/* Measures. The page's file is begun first: a path that can't be written shall not cost minutes. */
+static bool run(const cli_args *a, check_report *r, check_options *o, err *e) {
+    bool html = cli_given(a, "html");
+    file_out out;
+    if (html && !file_out_begin(&out, cli_text(a, "html"), e)) return false;
+    bool ok = read_texts(a, &o->texts, e) && check_run(r, o, e) && (!html || write_html(&out, r, e));
+    if (html) ok = file_out_end(&out, ok, e) && ok;
+    return ok && (!cli_flag(a, "record") || check_record(r, e));
 }
 
 static void print(const cli_args *a, const check_report *r) {
@@ -102,9 +111,8 @@ int cmd_check(const cli_args *a) {
         return cli_usage(a, "--compare-with can be given %d times, not %zu", CHECK_MOST_BESIDE, o.n_beside);
     cli_catch_interrupts();
     check_report r = {0};
-    bool ok = read_texts(a, &o.texts, &e) && check_run(&r, &o, &e);
+    bool ok = run(a, &r, &o, &e);
     if (p.shown) fputs("\r\033[K", stderr);
-    ok = ok && write_html(a, &r, &e) && (!cli_flag(a, "record") || check_record(&r, &e));
     if (ok) print(a, &r);
     bool passed = ok && check_passed(&r);
     check_report_free(&r);

@@ -141,6 +141,12 @@ json "(lambda p: p['functions'] == 3 and p['stored_twice'] == 0 and p['shared_by
 expect 0 "" "$millet" check "$work/prefill" --against "$model" --only prefill --budget 4 --json
 json "d['prefill']['cases'] == 1 and d['skipped'][0].startswith('prefill: 1 of ')"
 
+# the threshold is that of the weights, whatever is measured; the page's file is tried before
+expect 0 "" "$millet" convert "$model" -o "$work/lut6" --quiet --quantize lut6 --context 64
+only scores "$work/lut6" "$model" >"$work/stdout"
+grep -q 'at least 97 %: 6-bit weights' "$work/stdout" || fail "another threshold: $(sed -n 4p "$work/stdout")"
+expect 1 "none/x.html: can't write" "$millet" check "$DEMO" --against "$model" --html "$work/none/x.html"
+
 # several artifacts side by side, as a table and as a page
 expect 0 "" "$millet" convert "$model" -o "$work/w4" --quiet --quantize w4 --context 64
 expect 0 "" "$millet" check "$DEMO" --against "$model" --ids-file "$work/ids" --only scores,structure \
@@ -164,7 +170,7 @@ check = Check()
 check.feed(page)
 assert not check.open and {"svg", "rect", "table", "style"} <= check.seen and "script" not in check.seen
 assert "http" not in page and "url(" not in page and 'name="viewport"' in page and "prefers-color-scheme" in page
-places = [page.index(x) for x in ("Passed", "Agreement by position", "Error by layer", "Bits per weight", "reference</th>")]
+places = [page.index(x) for x in ("Passed", "Agreement by position", "Error by layer", "Bits per weight", "reference</th>", "In words", "\nstructure ")]
 assert places == sorted(places)
 END
 

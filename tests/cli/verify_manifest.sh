@@ -186,7 +186,7 @@ grep -q '^../tiny-qwen3.5_embed_tokens.int8.bin: file: expected listed' stdout |
 
 # --- what is no artifact ---
 mkdir none
-expect 1 'none: neither metadata.json nor conversion_manifest.json is there' verify none
+expect 1 'none: expected a directory of millet convert, with metadata.json or conversion_manifest.json' verify none
 echo '{"format": "other"}' >none/metadata.json
 expect 1 'none/metadata.json: "format" is not "millet"' verify none
 echo '{"format": "millet", "format_version": 9}' >none/metadata.json
