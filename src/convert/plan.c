@@ -100,8 +100,7 @@ static bool count_chunks(job *j, const row_of_units *u, err *e) {
     size_t fewest = groups_within(u, j->max_file_size);
     j->n_chunk = j->chunks ? (size_t)j->chunks : fewest;
     if (j->n_chunk > u->n)
-        return err_set(e, ERR_USAGE, "chunks %zu: the model has %zu parts to be laid out, its layers%s",
-                       j->n_chunk, u->n,
+        return err_set(e, ERR_USAGE, "chunks %zu: at most %zu for this model: its layers%s", j->n_chunk, u->n,
                        u->n > (size_t)checkpoint_config(j->c)->layers ? " and its head" : "");
     if (j->n_chunk < fewest)
         return err_set(e, ERR_LIMIT,

@@ -141,10 +141,8 @@ static void add_sizes(const job *j, str *s) {
     }
     if (j->n_package > 1) add_bits(j, s);
     if (!j->n_shared) return;
-    str_printf(s, "  shared with other artifacts: %zu weight file%s,", j->n_shared,
-               j->n_shared == 1 ? "" : "s");
-    add_size(s, j->shared_bytes);
-    str_addc(s, '\n');
+    str_printf(s, "  shared with other artifacts: %zu weight file%s of %.1f MiB\n", j->n_shared,
+               j->n_shared == 1 ? "" : "s", (double)j->shared_bytes / (1 << 20));
 }
 
 static int by_count(const void *x, const void *y) {

@@ -29,7 +29,7 @@ bool job_read_variants(job *j, err *e) {
     if (j->o->recipe) return err_set(e, ERR_USAGE, "a recipe is for one package, not for variants");
     if (j->o->report) return err_set(e, ERR_USAGE, "a report is for one package, not for variants");
     if (j->o->into || j->o->share_weights)
-        return err_set(e, ERR_USAGE, "variants go to a directory that is named, and share no weights");
+        return err_set(e, ERR_USAGE, "variants take -o OUT, not into, and share no weights");
     map *seen = map_new(j->a, 8);
     size_t cap = 0;
     bool fp16 = false;

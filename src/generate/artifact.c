@@ -249,7 +249,7 @@ bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *
         if (!p->n_package)
             return err_set(
                 e, ERR_IO,
-                "%s: neither a package (Manifest.json) nor an artifact directory (model.mlpackage)%s", path,
+                "%s: neither a package (Manifest.json) nor an artifact directory (metadata.json)%s", path,
                 beside(a, dir, "config.json", NULL)
                     ? ", but a checkpoint: millet convert makes a package of it"
                     : "");

@@ -68,7 +68,7 @@ for size in 0 -1 5MB 5.5M 5m M '' 99999999999G; do
 done
 expect 1 'layer 0 takes .* raise --max-file-size' convert "$model" -o x --max-file-size 1MiB
 expect 1 'chunks 2: the largest file would have .* 4 chunks fit' convert "$model" -o x --max-file-size 5MiB --chunks 2
-expect 1 'chunks 10: the model has 9 parts' convert "$model" -o x --chunks 10
+expect 1 'chunks 10: at most 9 for this model' convert "$model" -o x --chunks 10
 expect 1 'top-k is for preset single, this is preset chunks' convert "$model" -o x --top-k 5
 expect 1 'a group size is for lut schemes' convert "$model" -o x --group-size 16 --quantize w8
 expect 1 'nowhere: no such directory of artifacts' convert "$model" -o x --share-weights nowhere
