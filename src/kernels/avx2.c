@@ -257,7 +257,17 @@ INLINE __m256 bytes8(__m128i v) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v));
 }
 
-/* Elements c .. c + 63 of row r; CHANNEL8 without its scale. */
+/* To fp16 numbers. */
+INLINE __m256 rounded8(__m256 v) {
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* The factor of row r that is left for its sum. */
+INLINE float scale_of(const kern_weight *w, int64_t r, int kind) {
+    return kind == CHANNEL8 && !w->rounded ? kern_at(w->scale, w->scale_type, r) : 1;
+}
+
+/* Elements c .. c + 63 of row r; CHANNEL8 without its scale unless it is rounded. */
 INLINE void floats64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int kind, __m256 v[8]) {
     const uint8_t *p = w->data;
     int64_t at = r * w->cols + c, byte = kind == F32      ? 4 * at
@@ -283,6 +293,10 @@ INLINE void floats64(const kern_weight *w, const lut *t, int64_t r, int64_t c, i
             EACH (j, 4)
                 v[4 * h + j] = _mm256_mul_ps(bytes8(j % 2 ? _mm_srli_si128(b[j / 2], 8) : b[j / 2]), scale);
         }
+    if (kind == CHANNEL8 && w->rounded)
+        EACH (j, 8) v[j] = _mm256_mul_ps(v[j], _mm256_set1_ps(kern_at(w->scale, w->scale_type, r)));
+    if ((kind == CHANNEL8 || kind == BLOCK8 || kind == BLOCK4) && w->rounded)
+        EACH (j, 8) v[j] = rounded8(v[j]);
     if (kind >= TINY) {
         palette64(t, p + at * w->bits / 8, (int)w->bits, kind, q);
         EACH (j, 4) {
@@ -296,7 +310,7 @@ INLINE void floats64(const kern_weight *w, const lut *t, int64_t r, int64_t c, i
 static void floats_end(const kern_weight *w, int64_t r, int64_t c, int kind, float out[64]) {
     int64_t n = w->cols - c < 64 ? w->cols - c : 64;
     memset(out, 0, 64 * sizeof *out);
-    if (kind == CHANNEL8)
+    if (kind == CHANNEL8 && !w->rounded)
         for (int64_t i = 0; i < n; i++) out[i] = ((const int8_t *)w->data)[r * w->cols + c + i];
     else
         kern_decode(w, r, c, n, out);
@@ -334,8 +348,7 @@ INLINE void gemv(const kern_linear *job, const lut *t, int64_t r, int64_t apart,
         }
     EACH (k, rows) {
         float y = tree(f[k][0], f[k][1]);
-        kern_store(job, 0, r + k * apart,
-                   kind == CHANNEL8 ? y * kern_at(w->scale, w->scale_type, r + k * apart) : y);
+        kern_store(job, 0, r + k * apart, kind == CHANNEL8 ? y * scale_of(w, r + k * apart, kind) : y);
     }
 }
 
@@ -358,7 +371,7 @@ INLINE void tile(const kern_linear *job, const float *v, int64_t r, int64_t i0, 
                                           _mm256_loadu_ps(v + c + 8 * j), f[i][j]);
     EACH (i, n) {
         float y = tree(f[i][0], f[i][1]);
-        kern_store(job, i0 + i, r, kind == CHANNEL8 ? y * kern_at(w->scale, w->scale_type, r) : y);
+        kern_store(job, i0 + i, r, kind == CHANNEL8 ? y * scale_of(w, r, kind) : y);
     }
 }
 

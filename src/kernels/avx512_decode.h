@@ -17,6 +17,11 @@ INLINE __m512 halves(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* To fp16 numbers. */
+INLINE __m512 rounded16(__m512 v) {
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 INLINE __m512 int8s(const void *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
@@ -36,18 +41,19 @@ INLINE __m512 half_in_all(const void *p, int64_t i) {
 }
 
 /* 16 bytes of int4: the scaled value of each code is looked up. */
-INLINE void nibbles32(const uint8_t *p, __m512 scale, __m512 v[2]) {
+INLINE void nibbles32(const uint8_t *p, __m512 scale, bool rounded, __m512 v[2]) {
     const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
     const __m512i by = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
     const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(2));
     __m512 value = _mm512_mul_ps(codes, scale);
+    if (rounded) value = rounded16(value);
     __m512i q = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)p));
     v[0] = _mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(first, q), by), value);
     v[1] = _mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(second, q), by), value);
 }
 
-/* Elements c .. c + 63 of row r; CHANNEL8 without its scale. t: the row's table. */
+/* Elements c .. c + 63 of row r; CHANNEL8 without its scale unless it is rounded. t: the row's table. */
 INLINE void load64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int kind, __m512 v[4]) {
     const uint8_t *p = w->data, *scale = w->scale;
     int64_t at = r * w->cols + c;
@@ -59,9 +65,13 @@ INLINE void load64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int
         EACH (j, 4) v[j] = int8s(p + at + 16 * j);
     if (kind == BLOCK8)
         for (int j = 0; j < 4; j++) v[j] = _mm512_mul_ps(v[j], half_in_all(scale, at / 32 + j / 2));
+    if (kind == CHANNEL8 && w->rounded)
+        EACH (j, 4) v[j] = _mm512_mul_ps(v[j], _mm512_set1_ps(kern_at(scale, w->scale_type, r)));
+    if ((kind == CHANNEL8 || kind == BLOCK8) && w->rounded)
+        EACH (j, 4) v[j] = rounded16(v[j]);
     if (kind == BLOCK4)
         for (int j = 0; j < 2; j++)
-            nibbles32(p + at / 2 + 16 * j, half_in_all(scale, at / 32 + j), v + 2 * j);
+            nibbles32(p + at / 2 + 16 * j, half_in_all(scale, at / 32 + j), w->rounded, v + 2 * j);
     if (kind == NARROW || kind == WIDE) palette64(t, p + at * w->bits / 8, kind == WIDE, v);
     prefetch(p + (kind == F32      ? 4 * at
                   : kind == F16    ? 2 * at
@@ -75,7 +85,7 @@ INLINE void load64(const kern_weight *w, const lut *t, int64_t r, int64_t c, int
 /* The elements behind the last whole 64, zeros behind them. */
 static inline void load_end(const kern_weight *w, int64_t r, int64_t c, int kind, float out[64]) {
     for (int64_t i = 0; i < 64; i++) out[i] = 0;
-    if (kind == CHANNEL8)
+    if (kind == CHANNEL8 && !w->rounded)
         for (int64_t i = 0; c + i < w->cols; i++) out[i] = ((const int8_t *)w->data)[r * w->cols + c + i];
     else
         kern_decode(w, r, c, w->cols - c, out);

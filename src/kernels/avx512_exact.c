@@ -8,7 +8,7 @@
 #define BATCH 6       /* rows of x at once */
 
 INLINE float scale_of(const kern_weight *w, int64_t r, int kind) {
-    return kind == CHANNEL8 ? kern_at(w->scale, w->scale_type, r) : 1;
+    return kind == CHANNEL8 && !w->rounded ? kern_at(w->scale, w->scale_type, r) : 1;
 }
 
 /* Rows r, r + apart, .. (`rows` of them, each with its table) against one row of x. */

@@ -141,7 +141,8 @@ static bool palette_fits(const kern_weight *w) {
 
 kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
     kern_kind kind = kern_kind_of(w);
-    if (!t->linear[path][kind] || (path == KERN_INT16 && w->bits && !palette_fits(w))) path = KERN_EXACT;
+    if (w->rounded || !t->linear[path][kind] || (path == KERN_INT16 && w->bits && !palette_fits(w)))
+        path = KERN_EXACT;
     kern_form form = t->form[path][kind];
     size_t columns = (size_t)(w->cols + 63) / 64 * 64;
     return (kern_choice){.run = t->linear[path][kind],

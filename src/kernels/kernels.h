@@ -31,16 +31,16 @@ typedef struct {
     kern_type type, scale_type, offset_type,
         table_type; /* type: of data without a palette; table: F16, F32 */
     unsigned bits;
+    bool rounded; /* scaled elements are rounded to fp16; for the path EXACT and decode */
 } kern_weight;
 
 /* How numbers are multiplied.
  * EXACT  the declared operands in fp32, summed in fp32 in an order that is fixed for an instruction set.
  * INT16  x in 16-bit fixed point, a scale per 64 elements (relative rms error 2.3e-5 on Gaussian x, below
  *        that of fp16 activations); palettes in 15-bit fixed point; integer products: the same bytes on
- *        every machine. A weight that has no such kernel, or whose palette would lose by it, falls back to
- *        EXACT.
- * BF16   x and w rounded to bf16 (int8 with a scale per row is exact), fp32 sums in a fixed order: for
- * prompts. */
+ *        every machine. A weight that has no such kernel, whose palette would lose by it or whose elements
+ * are rounded falls back to EXACT. BF16   x and w rounded to bf16 (int8 with a scale per row is exact), fp32
+ * sums in a fixed order: for prompts. */
 typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_PATHS } kern_path;
 
 /* What a kernel wants to read as x. Linears with equal form and cols can share one prepared copy. */

@@ -26,6 +26,7 @@ static void decode_scaled(const kern_weight *w, int64_t r, int64_t c, int64_t n,
         for (; left && i < n; i++, left--)
             out[i] = scale * (kern_at(w->data, w->type, r * w->cols + c + i) - offset);
     }
+    if (w->rounded) num_round_f16_all(out, (size_t)n);
 }
 
 void kern_decode(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out) {

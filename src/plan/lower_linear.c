@@ -36,16 +36,13 @@ static const char *const paths[KERN_PATHS] = {"exact", "int16", "bf16"};
 bool lower_product(lower *l, const lower_matrix *p, place *y) {
     if (p->n < 1 || p->k < 1 || p->m < 1) return false;
     step_linear *s = ARENA_NEW(l->a, step_linear);
-    /* strict: what scales make is rounded to the weight's type before it is used */
-    const ir_op *by = p->weight->def;
-    bool scaled =
-        l->strict && by && by->code != OP_constexpr_lut_to_dense && p->weight->type.dtype == DT_FP16;
-    if (scaled || !plan_weight(p->weight, p->n, p->k, &s->w)) {
+    if (!plan_weight(p->weight, p->n, p->k, &s->w)) {
         place *w = lower_at(l, p->weight); /* kept as fp32: nothing reads it as it lies */
         if ((w->weight || w->store) && !lower_expand(l, w)) return false;
         s->w = (kern_weight){
             .rows = p->n, .cols = p->k, .block_rows = p->n, .block_cols = p->k, .data = w->data};
     }
+    s->w.rounded = s->w.scale && lower_rounds(l, &p->weight->type);
     s->c = kern_choose(l->kernels, &s->w, l->strict ? KERN_EXACT : l->path, p->m);
     s->m = p->m;
     s->round = p->round;

@@ -105,9 +105,10 @@ static void make_wanted(subject *s) {
     }
 }
 
-static void subject_make(subject *s, const weight_case *c, uint64_t *seed, bool at_end) {
+static void subject_make(subject *s, const weight_case *c, uint64_t *seed, bool at_end, bool rounded) {
     *s = (subject){.c = c, .at_end = at_end};
     weight_make(&s->t, c, seed, at_end);
+    s->t.w.rounded = rounded;
     make_x(s, seed);
     size_t n = (size_t)(MAX_N * c->rows);
     s->bias = guarded((size_t)c->rows * 4, 4, at_end);
@@ -229,7 +230,7 @@ static void check_decode(const subject *s, const kern_table *k) {
 static void check_special(const kern_table *k) {
     uint64_t seed = 5;
     subject s;
-    subject_make(&s, &cases[0], &seed, false);
+    subject_make(&s, &cases[0], &seed, false, false);
     s.x[3] = NAN, s.x[s.c->cols + 700] = -INFINITY;
     float *y = malloc((size_t)(MAX_N * s.c->rows) * 4);
     for (int path = KERN_EXACT; path <= KERN_INT16; path++) {
@@ -247,21 +248,28 @@ static void check_special(const kern_table *k) {
     subject_free(&s);
 }
 
+static void check_case(const weight_case *w, const kern_table *tables, int n_tables, uint64_t *seed,
+                       bool at_end, bool rounded) {
+    subject s;
+    subject_make(&s, w, seed, at_end, rounded);
+    float *portable = calloc((size_t)(MAX_N * s.c->rows), 4);
+    kern_choice c = kern_choose(&tables[0], &s.t.w, KERN_INT16, MAX_N);
+    if (c.path == KERN_INT16) run(&s, &c, MAX_N, portable, NULL);
+    for (int t = 0; t < n_tables; t++) {
+        for (int path = 0; path < KERN_PATHS; path++)
+            check_path(&s, &tables[t], (kern_path)path, portable, seed);
+        check_decode(&s, &tables[t]);
+    }
+    free(portable);
+    subject_free(&s);
+}
+
 void test_linear(const kern_table *tables, int n_tables) {
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        subject s;
-        subject_make(&s, &cases[i], &seed, i % 2 == 0);
-        float *portable = calloc((size_t)(MAX_N * s.c->rows), 4);
-        kern_choice c = kern_choose(&tables[0], &s.t.w, KERN_INT16, MAX_N);
-        if (c.path == KERN_INT16) run(&s, &c, MAX_N, portable, NULL);
-        for (int t = 0; t < n_tables; t++) {
-            for (int path = 0; path < KERN_PATHS; path++)
-                check_path(&s, &tables[t], (kern_path)path, portable, &seed);
-            check_decode(&s, &tables[t]);
-        }
-        free(portable);
-        subject_free(&s);
+        check_case(&cases[i], tables, n_tables, &seed, i % 2 == 0, false);
+        if (cases[i].scale && cases[i].scale_type == KERN_F16) /* the product is exact in fp32 */
+            check_case(&cases[i], tables, n_tables, &seed, i % 2 == 0, true);
     }
     for (int t = 0; t < n_tables; t++) check_special(&tables[t]);
 }

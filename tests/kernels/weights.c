@@ -134,5 +134,9 @@ double weight_at(const kern_weight *w, int64_t r, int64_t c) {
     }
     double v = value_at(w->data, w->type, i);
     if (w->offset) v -= value_at(w->offset, w->offset_type, block);
-    return w->scale ? v * value_at(w->scale, w->scale_type, block) : v;
+    if (w->scale) v *= value_at(w->scale, w->scale_type, block);
+    if (!w->rounded || v == 0) return v;
+    int exponent = ilogb(v); /* fp16: 10 bits behind the first one, none below 2^-24 */
+    double step = ldexp(1, (exponent < -14 ? -14 : exponent) - 10);
+    return nearbyint(v / step) * step;
 }
