@@ -185,7 +185,7 @@ static bool parse(cli_args *a, int argc, char **argv) {
             return false;
     }
     for (const cli_positional *p = cli_positionals; p->name; p++)
-        if (p->command == a->command && !a->positional[p - cli_positionals]) {
+        if (p->command == a->command && !a->positional[p - cli_positionals] && *p->name != '[') {
             cli_usage(a, "%s is missing", p->name);
             return false;
         }

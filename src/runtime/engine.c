@@ -1,4 +1,6 @@
 #include "runtime/engine.h"
+#include "base/parallel.h"
+#include "runtime/session.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,12 +238,20 @@ plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in)
     return g->exec[at].x;
 }
 
+bool engine_traffic(const engine *g, plan_traffic *t) {
+    for (size_t i = 0; i < g->n; i++)
+        if (g->exec[i].used == g->clock) return *t = plan_traffic_of(g->exec[i].p), true;
+    return false;
+}
+
+unsigned rt_threads(void) {
+    const char *threads = getenv("MILLET_THREADS");
+    int64_t n = 0;
+    if (threads) str_to_int64(threads, &n);
+    return n <= 0 ? parallel_cores() : n > TEAM_MAX ? TEAM_MAX : (unsigned)n;
+}
+
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e) {
-    if (!g->team) {
-        const char *threads = getenv("MILLET_THREADS");
-        int64_t n = 0;
-        if (threads) str_to_int64(threads, &n);
-        g->team = team_new(n > 0 ? (unsigned)n : 0);
-    }
+    if (!g->team) g->team = team_new(rt_threads());
     return plan_run(x, &(plan_call){in, out, state, g->team, g->block}, e);
 }

@@ -21,6 +21,8 @@ void engine_free(engine *g);
 /* The plan for these inputs bound to this session; NULL, without an error, when there is none. in: by index
  * of the function's inputs; entries of states are not read. */
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in);
+/* What the plan prepared last moves; false when there was none. */
+bool engine_traffic(const engine *g, plan_traffic *t);
 /* As plan_run(). */
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e);
 #endif

@@ -65,6 +65,13 @@ void rt_session_free(rt_session *s) {
     free(s);
 }
 
+bool rt_session_traffic(const rt_session *s, rt_traffic *t) {
+    plan_traffic moved;
+    if (!s->engine || !engine_traffic(s->engine, &moved)) return false;
+    *t = (rt_traffic){moved.bytes, moved.cache};
+    return true;
+}
+
 const rt_model *rt_session_model(const rt_session *s) {
     return s->m;
 }

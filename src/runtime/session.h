@@ -15,6 +15,9 @@ typedef struct {
     const void *data; /* ir_type_bytes(&type) bytes; bool is one byte an element */
 } rt_tensor;
 
+/* Workers of a session's plans: MILLET_THREADS, or the CPUs. */
+unsigned rt_threads(void);
+
 typedef struct rt_session rt_session;
 typedef struct rt_snapshot rt_snapshot;
 
@@ -45,6 +48,13 @@ typedef struct {
                             infinity from finite operands (a mask of -inf is no offence) */
 } rt_call;
 bool rt_run(rt_session *s, rt_call *c, err *e);
+
+/* What the function that ran last moves each time: bytes of weights and states, and those of the keys and
+ * values that attention reads, were all positions visible. False when the evaluator ran it. */
+typedef struct {
+    uint64_t bytes, cache;
+} rt_traffic;
+bool rt_session_traffic(const rt_session *s, rt_traffic *t);
 
 /* States, by name. The tensor's data lives until the next call on the session; set copies. A name that stands
  * for two types (in different functions) means the first. */

@@ -1,0 +1,157 @@
+#include "generate/bench.h"
+#include "base/clock.h"
+#include "base/num.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int32_t bench_id(int64_t vocab, int64_t i) {
+    int64_t most = vocab > 0 && vocab < 4096 ? vocab : 4096;
+    return (int32_t)((7919 * i + 1) % most);
+}
+
+void bench_ids_sha256(int64_t vocab, int64_t n, char hex[SHA256_HEX]) {
+    sha256 h;
+    sha256_init(&h);
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t b[4];
+        num_put32(b, (uint32_t)bench_id(vocab, i));
+        sha256_update(&h, b, sizeof b);
+    }
+    sha256_final(&h, hex);
+}
+
+bool bench_fits(const lm *m, const bench_case *c, err *e) {
+    int64_t need = c->depth + c->prompt + c->fresh - 1; /* the last new token is not fed */
+    if (need <= m->form.context) return true;
+    return err_set(e, ERR_LIMIT,
+                   "%s: %" PRId64 " tokens before, %" PRId64 " of a prompt and %" PRId64
+                   " new ones do not fit the context of %" PRId64 " positions",
+                   c->name, c->depth, c->prompt, c->fresh, m->form.context);
+}
+
+/* ---- one trial ---- */
+
+typedef struct {
+    const lm *m;
+    rt_mode mode;
+    const bench_case *c;
+    decoder_hooks hooks;
+    int32_t *ids;  /* of depth and prompt */
+    decoder *base; /* stands at the depth; NULL: depth 0 */
+    sampler *greedy;
+} bench;
+
+static bool pick(const bench *b, const decoder_row *row, int32_t *id, err *e) {
+    *id = sampler_pick(b->greedy, (sampler_row){row->score, row->id, row->n}, e);
+    return *id >= 0;
+}
+
+/* What a token moves when half of the new ones are there: keys and values up to it, all else whole. */
+static void count_bytes(const bench *b, const decoder *d, bench_result *r) {
+    const bench_case *c = b->c;
+    double seen = (double)(c->depth + c->prompt) + 0.5 * (double)c->fresh,
+           part = seen / (double)b->m->form.context;
+    r->bytes = 0;
+    r->moved = true;
+    for (size_t i = 0; i < b->m->n_model; i++) {
+        rt_traffic t = {0, 0};
+        r->moved &= rt_session_traffic(decoder_session(d, i), &t);
+        r->bytes += (double)t.bytes + (double)t.cache * (part < 1 ? part : 1);
+    }
+}
+
+static bool timed(const bench *b, decoder *d, double seconds[2], bench_result *r, err *e) {
+    const bench_case *c = b->c;
+    decoder_row row;
+    int32_t id;
+    double start = clock_seconds();
+    if (!decoder_feed(d, b->ids + c->depth, (size_t)c->prompt, &b->hooks, &row, e) || !pick(b, &row, &id, e))
+        return false;
+    double begin = clock_seconds();
+    for (int64_t i = 1; i < c->fresh; i++)
+        if (!decoder_feed(d, &id, 1, &b->hooks, &row, e) || !pick(b, &row, &id, e)) return false;
+    seconds[0] = begin - start;
+    seconds[1] = clock_seconds() - begin;
+    if (c->fresh > 1) count_bytes(b, d, r);
+    return true;
+}
+
+static bool trial(const bench *b, double seconds[2], bench_result *r, err *e) {
+    decoder *d = decoder_new(b->m, b->mode, e);
+    bool ok = d && (!b->base || decoder_seed(d, b->base, e)) && timed(b, d, seconds, r, e);
+    decoder_free(d);
+    return ok;
+}
+
+/* ---- a case ---- */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *x, int n) {
+    double *sorted = mem_alloc((size_t)n * sizeof *sorted);
+    memcpy(sorted, x, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    double m = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
+    free(sorted);
+    return m;
+}
+
+static bool prepare(bench *b, err *e) {
+    const bench_case *c = b->c;
+    int64_t n = c->depth + c->prompt;
+    b->ids = mem_try((size_t)n, sizeof *b->ids);
+    if (!b->ids) return err_set(e, ERR_MEMORY, "no memory for %" PRId64 " ids", n);
+    for (int64_t i = 0; i < n; i++) b->ids[i] = bench_id(b->m->vocab, i);
+    b->greedy = sampler_new(&SAMPLER_GREEDY, lm_sample_limit(b->m), e);
+    if (!b->greedy || !c->depth) return b->greedy != NULL;
+    b->base = decoder_new(b->m, b->mode, e);
+    return b->base && decoder_feed(b->base, b->ids, (size_t)c->depth, &b->hooks, NULL, e);
+}
+
+static bool all_trials(const bench *b, bench_result *r, err *e) {
+    const bench_case *c = b->c;
+    r->prompt_seconds = mem_alloc((size_t)c->trials * sizeof(double));
+    r->decode_seconds = mem_alloc((size_t)c->trials * sizeof(double));
+    for (int i = -c->warm; i < c->trials; i++) {
+        double seconds[2];
+        if (!trial(b, seconds, r, e)) return false;
+        if (i >= 0) r->prompt_seconds[i] = seconds[0], r->decode_seconds[i] = seconds[1];
+    }
+    r->prompt_median = median(r->prompt_seconds, c->trials);
+    r->decode_median = median(r->decode_seconds, c->trials);
+    return true;
+}
+
+bool bench_run(const lm *m, rt_mode mode, const bench_case *c, bool (*keep_going)(void *ctx), bench_result *r,
+               err *e) {
+    *r = (bench_result){0};
+    if (!bench_fits(m, c, e)) return false;
+    bench b = {.m = m, .mode = mode, .c = c, .hooks = {.keep_going = keep_going}};
+    bool ok = prepare(&b, e) && all_trials(&b, r, e);
+    decoder_free(b.base);
+    sampler_free(b.greedy);
+    free(b.ids);
+    return ok;
+}
+
+void bench_result_free(bench_result *r) {
+    free(r->prompt_seconds);
+    free(r->decode_seconds);
+    *r = (bench_result){0};
+}
+
+uint64_t bench_peak_memory(void) {
+    FILE *f = fopen("/proc/self/status", "r");
+    if (!f) return 0;
+    char line[256];
+    uint64_t kib = 0;
+    while (!kib && fgets(line, sizeof line, f))
+        if (!strncmp(line, "VmHWM:", 6)) kib = strtoull(line + 6, NULL, 10);
+    fclose(f);
+    return kib * 1024;
+}
