@@ -125,7 +125,7 @@ typedef struct {
 static rate measure(const options *o, void (*piece)(void *, int64_t), void **ctx, int64_t pieces,
                     double units) {
     worker w[16];
-    pthread_t id[16];
+    pthread_t id[16] = {0};
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, (unsigned)o->threads);
     for (int t = 0; t < o->threads; t++) {

@@ -79,7 +79,7 @@ static void *work(void *arg) {
 static void measure(piece_fn *piece, void *ctx, size_t size, int64_t layers, double units, double *best,
                     double *median) {
     worker w[16];
-    pthread_t id[16];
+    pthread_t id[16] = {0};
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, (unsigned)threads);
     int64_t each = layers / threads > 0 ? layers / threads : 1;
