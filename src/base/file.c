@@ -47,7 +47,7 @@ void file_drop(const void *data, size_t n) {
 
 bool file_exists(const char *path) {
     struct stat st;
-    return !stat(path, &st);
+    return !stat(path, &st) || (errno != ENOENT && errno != ENOTDIR);
 }
 
 bool file_is_dir(const char *path) {

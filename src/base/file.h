@@ -15,6 +15,8 @@ bool file_open_map(file_map *m, const char *path, err *e);
 void file_unmap(file_map *m);
 /* Drops the pages of data[0..n) from memory once they have been used (a hint). */
 void file_drop(const void *data, size_t n);
+/* Also of a name that can't be looked up (a loop of links, a directory without permission): opening it tells
+ * why. */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* mkdir -p. */

@@ -48,6 +48,13 @@ static void remove_name(const stage *s, const char *name) {
     file_remove_tree(arena_printf(s->a, "%s/%s", s->parent, name), &ignored);
 }
 
+/* The lock's descriptor goes first: there may be no other to read directories with. */
+static void remove_staging(stage *s) {
+    if (s->lock_fd >= 0) close(s->lock_fd);
+    s->lock_fd = -1;
+    remove_name(s, s->staging);
+}
+
 /* A leftover, unless its writer lives. */
 static bool clear_one(const stage *s, const char *name, err *e) {
     int fd = openat(s->parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -219,7 +226,7 @@ bool stage_commit(stage *s, err *e) {
         err_errno(e, "%s: can't write", s->target);
     flock(s->parent_fd, LOCK_EX);
     ok = ok && move_in(s, e);
-    if (!ok && !s->gone) remove_name(s, s->staging);
+    if (!ok && !s->gone) remove_staging(s);
     flock(s->parent_fd, LOCK_UN);
     pthread_mutex_unlock(&open_lock);
     free_stage(s);
@@ -230,7 +237,7 @@ void stage_abort(stage *s) {
     if (!s) return;
     pthread_mutex_lock(&open_lock);
     unlist(s);
-    if (!s->gone) remove_name(s, s->staging);
+    if (!s->gone) remove_staging(s);
     pthread_mutex_unlock(&open_lock);
     free_stage(s);
 }

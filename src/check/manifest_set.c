@@ -15,8 +15,8 @@ typedef struct {
     stated_scheme said;
     uint64_t weight_bytes, parameters;
     map *states; /* what the document lists: "PACKAGE NAME" and "PACKAGE NAME SLICE" */
-    bool shared,
-        apart; /* attention layers of one package that have a state together, and such that have not */
+    bool stacked,
+        apart; /* attention layers of a package that have a state together, and such that have not */
 } set;
 
 /* --- features --- */
@@ -149,8 +149,8 @@ static void verify_state(set *s, const json *x, int64_t at, const char *name, co
     const json *slices = verify_member(v, x, "slices", JSON_ARRAY);
     int64_t first = slices && slices->len == 2 ? whole(slices->child) : -1,
             end = first < 0 ? -1 : whole(slices->child->next);
-    bool recurrent = is_recurrent(name), known = !note_state(s, at, name, -1);
-    verify_text(v, where, x, "kind", recurrent ? "recurrent" : "attention");
+    note_state(s, at, name, -1);
+    verify_text(v, where, x, "kind", is_recurrent(name) ? "recurrent" : "attention");
     if (is->type.rank == 4) verify_int(v, where, x, "heads", is->type.dim[1]);
     if (slices && (first < 0 || end != first + 1 || end > is->type.dim[0]))
         verify_fail(
@@ -159,7 +159,6 @@ static void verify_state(set *s, const json *x, int64_t at, const char *name, co
     else if (!note_state(s, at, name, first < 0 ? 0 : first))
         verify_fail(v, where, "slices", "one layer each",
                     arena_printf(v->a, "slice %" PRId64 " twice", first));
-    if (!recurrent && known) s->shared = true;
 }
 
 /* The layer's states are in the package that has the layer. */
@@ -193,16 +192,15 @@ static void verify_layer_states(set *s, const json *x, const json *packages) {
 static void verify_listed(set *s, size_t i, bool *split) {
     verify *v = s->v;
     const coreml_model *m = s->package[i] ? s->package[i]->model : NULL;
-    int keys = 0;
     for (size_t k = 0; m && m->n_func && k < m->func[0].n_state; k++) {
         const char *name = m->func[0].state[k].name, *end = strrchr(name, '_');
         const char *key = arena_printf(v->a, "%zu %s", i, name);
         if (end && !strcmp(end, "_lo")) *split = true;
-        keys += *name == 'k' && (!end || strcmp(end, "_lo"));
+        s->stacked |= !strncmp(name, "k_cache_", 8);
+        s->apart |= *name == 'k' && strncmp(name, "k_cache_", 8);
         if (map_get(s->states, key, strlen(key)) == MAP_NONE)
             verify_fail(v, s->name[i], arena_printf(v->a, "state %s", name), "not listed", "in the package");
     }
-    s->apart = s->apart || keys > 1;
 }
 
 /* Each layer has its states, and they are kept as the graph says. */
@@ -225,8 +223,8 @@ static void verify_states(set *s, const json *packages) {
                     "nothing");
     for (size_t i = 0; i < s->n; i++) verify_listed(s, i, &split);
     verify_text(v, s->name[0], graph, "state", split ? "split" : "fp16");
-    if (json_get(graph, "kv") && (s->shared || s->apart))
-        verify_text(v, s->name[0], graph, "kv", s->shared ? "stacked" : "split");
+    if (strcmp(json_str(graph, "preset", ""), "single") && (s->stacked || s->apart))
+        verify_text(v, s->name[0], graph, "kv", s->stacked ? "stacked" : "split");
 }
 
 /* --- table --- */

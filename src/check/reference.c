@@ -40,7 +40,10 @@ lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, 
     str_printf(&out, "%s/reference", dir.s);
     lm *m = NULL;
     if (convert_checkpoint(checkpoint, out.s, &o, NULL, e)) m = lm_open(out.s, NULL, e);
-    if (!m) err_where(e, "reference");
+    if (!m && e->code == ERR_CANCELLED) /* not of interest: the conversion that was */
+        *e = (err){.code = ERR_CANCELLED, .msg = "cancelled"};
+    else if (!m)
+        err_where(e, "reference");
     err ignored = {0}; /* the maps are open: the names can go */
     file_remove_tree(dir.s, &ignored);
     str_free(&out);

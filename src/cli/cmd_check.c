@@ -81,6 +81,9 @@ static int check_usage(const cli_args *a, unsigned measures) {
         return cli_usage(a, "give --ids-file or --text-file, not both");
     if (cli_given(a, "precision-plan") && !(measures & CHECK_RANGES))
         return cli_usage(a, "--precision-plan needs the measurement ranges");
+    if (cli_given(a, "html") && cli_given(a, "precision-plan") &&
+        !strcmp(cli_text(a, "html"), cli_text(a, "precision-plan")))
+        return cli_usage(a, "--html and --precision-plan name the same file");
     if (cli_flag(a, "record") && !(measures & CHECK_SCORES))
         return cli_usage(a, "--record needs the measurement scores");
     return CLI_OK;

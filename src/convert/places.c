@@ -107,7 +107,8 @@ bool job_check_places(job *j, const char *dir, const char *out, err *e) {
         return err_set(e, ERR_USAGE,
                        "%s: the output is a directory that will hold packages; leave out \".mlpackage\"",
                        out);
-    if (share && !file_is_dir(share))
+    bool first = j->o->into && share && !strcmp(without_slashes(j->a, share), place); /* of those to come */
+    if (share && !file_is_dir(share) && !(first && !file_exists(share)))
         return err_set(e, ERR_USAGE, "%s: no such directory of artifacts to share weights with", share);
     if (!j->o->into) {
         j->out = place;

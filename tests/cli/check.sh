@@ -219,6 +219,7 @@ json "len(d['failures']) == 1 and 'chunk_2_of_3.mlpackage/Data/com.apple.CoreML/
 expect 2 "give the checkpoint" "$millet" check "$DEMO"
 expect 2 "no measurement" "$millet" check "$DEMO" --against "$model" --only scores,speed
 expect 2 "needs the measurement ranges" "$millet" check "$DEMO" --against "$model" --only scores --precision-plan "$work/none"
+expect 2 "name the same file" "$millet" check "$DEMO" --against "$model" --html "$work/none" --precision-plan "$work/none"
 expect 2 "8 times, not 9" "$millet" check "$DEMO" --against "$model" $(printf ' --compare-with x%.0s' 1 2 3 4 5 6 7 8 9)
 expect 2 "not both" "$millet" check "$DEMO" --against "$model" --ids-file "$work/ids" --text-file "$work/ids"
 expect 1 "reference: .*nowhere" "$millet" check "$DEMO" --against /nowhere --ids-file "$work/ids"

@@ -17,7 +17,7 @@ table=tiny-qwen3.5_embed_tokens.int8.bin
 lut6=(--quantize lut6 --prefill 4,16 --chunks 3)
 
 # --- a directory of artifacts: names of their own, one table ---
-expect 0 '' convert "$model" --into place "${lut6[@]}"
+expect 0 '' convert "$model" --into place "${lut6[@]}" --share-weights place # nothing is there yet
 grep -q "^  chunk_3_of_3.mlpackage .* layers 6 to 7 and the head$" stdout || fail "summary: $(cat stdout)"
 listed place "$(name 2048)" $table
 # shellcheck disable=SC2086 # the names are words

@@ -157,7 +157,8 @@ damaged set "change(program('chunk_2_of_3.mlpackage'), lambda x: x.replace(b'con
 damaged set "d['states'][0]['package'] = 1; d['states'][1]['heads'] = 3; d['states'][7]['package'] = 3" '^chunk_2_of_3.mlpackage: states of layer 0: expected a package that has the layer' \
     'chunk_1_of_3.mlpackage: state rec_1: heads: expected 3, found 8' 'states of layer 7: expected a package of the list, found 3'
 damaged set "d['states'][3]['slices'] = [1, 2]; d['graph']['kv'] = 'stacked'; d['graph']['state'] = 'fp16'; d['states'][2]['kind'] = 'attention'" \
-    'state [kv]_3: slices: expected one of the first axis, found \[1, 2\] of 1' 'state: expected fp16, found split' 'state rec_2: kind: expected attention, found recurrent'
+    'state [kv]_3: slices: expected one of the first axis, found \[1, 2\] of 1' 'state: expected fp16, found split' 'kv: expected stacked, found split' 'state rec_2: kind: expected attention, found recurrent'
+damaged set "del d['graph']['kv']" 'kv: expected string, found nothing'
 damaged set "d['packages'].pop()" '^metadata.json: layers: expected 8 in all packages, found 6' '^metadata.json: packages: ' 'chunks: expected 3, found 2'
 damaged set "d['graph']['context'] = 128; d['graph']['prefill_sizes'] = [4, 32]" ': context: expected 128, found 96' 'prefill_sizes: expected a function for 32 tokens, found nothing' 'one more for 16 tokens'
 damaged set "d['graph']['functions'][1] = 'prefill_5'" "graph.functions: expected prefill_4, as of chunk_1_of_3.mlpackage, found prefill_5"

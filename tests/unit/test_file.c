@@ -72,6 +72,18 @@ static void a_device_is_not_replaced(void **state) {
     assert_non_null(strstr(e.msg, "/dev/full"));
 }
 
+static void what_cannot_be_looked_up_is_not_taken_for_absent(void **state) {
+    (void)state;
+    err e = {0};
+    file_map m;
+    assert_false(file_exists(in_dir("none")));
+    assert_false(file_exists(in_dir("f/none")));
+    assert_false(symlink("loop", in_dir("loop")));
+    assert_true(file_exists(in_dir("loop")));
+    assert_false(file_open_map(&m, in_dir("loop"), &e));
+    assert_non_null(strstr(e.msg, "/loop: "));
+}
+
 static int make_dir(void **state) {
     (void)state;
     return mkdtemp(dir) ? 0 : -1;
@@ -89,6 +101,7 @@ int main(void) {
         cmocka_unit_test(a_dropped_file_leaves_the_old_one),
         cmocka_unit_test(a_pipe_without_a_writer_does_not_block),
         cmocka_unit_test(a_device_is_not_replaced),
+        cmocka_unit_test(what_cannot_be_looked_up_is_not_taken_for_absent),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

@@ -344,6 +344,25 @@ static void a_file_size_limit_leaves_the_old_output(void **state) {
     assert_int_equal(in_child(write_past_the_limit), 0);
 }
 
+/* All descriptors are taken but those of the stage. */
+static int abort_without_descriptors(void) {
+    err e = {0};
+    stage *s = stage_begin(target, false, &e);
+    if (!s || !fill(stage_path(s), 1, &e)) return 1;
+    int next = dup(0);
+    close(next);
+    const struct rlimit limit = {(rlim_t)next, (rlim_t)next};
+    if (setrlimit(RLIMIT_NOFILE, &limit)) return 2;
+    stage_abort(s);
+    return 0;
+}
+
+static void an_abort_needs_no_more_descriptors(void **state) {
+    (void)state;
+    assert_int_equal(in_child(abort_without_descriptors), 0);
+    assert_int_equal(entries(), 0);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void) {
@@ -360,6 +379,7 @@ int main(void) {
         CASE(killed_writers_without_exchange),
         CASE(a_full_disk_leaves_the_old_output),
         CASE(a_file_size_limit_leaves_the_old_output),
+        CASE(an_abort_needs_no_more_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
