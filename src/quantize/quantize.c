@@ -94,6 +94,7 @@ static const char *obstacle(const quantizer *q, const ir_const *c, quant_scheme 
     if (c->type.dtype != DT_FP16) return "it is kept in fp32";
     if (rows * cols < 2048) return "it has fewer than 2048 elements";
     if (s->kind == QUANT_LUT) {
+        if (s->group > rows) s->group = rows;
         while (rows % s->group) s->group--; /* fewer channels a table where the rows don't divide */
         if (s->group * cols * s->bits % 8) return "its groups would not end at whole bytes";
         if (s->group * cols > MOST_UNIT) return "a group of its rows is too large";

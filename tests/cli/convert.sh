@@ -133,6 +133,10 @@ expect 0 'warning: recipe: rule 2: no weight that can be compressed is called no
     convert "$model" -o place/a --overwrite -q --recipe recipe
 echo '{"rules": [{"match": "*layernorm*", "scheme": "w8"}]}' >recipe
 expect 0 'warning: recipe: rule 1: no weight' convert "$model" -o place/a --overwrite -q --recipe recipe
+# --- a table for more rows than there are is one for all ---
+echo '{"rules": [{"match": "layer_0_mlp_up*", "scheme": "lut4", "group_size": 2147483648}]}' >recipe
+expect 0 '' timeout 20 "$millet" convert "$model" -o place/a --overwrite -q --recipe recipe
+
 echo '{"rules": [], "scheme": "w8"}' >recipe
 expect 1 'recipe: unknown key "scheme"' convert "$model" -o place/x --recipe recipe
 
