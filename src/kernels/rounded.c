@@ -1,3 +1,4 @@
+#include "kernels/kernels.h"
 #include "kernels/rounded_overlay.h"
 #include <string.h>
 
@@ -7,16 +8,12 @@ size_t kern_rounded_scratch(int64_t heads, int64_t keys) {
 }
 
 void kern_rounded_open(kern_rounded *t, const char *cap) {
+    kern_table k;
+    err ignored = {0}; /* of a cap that is no name */
     kern_rounded_portable(t);
-    if (cap && !strcmp(cap, "portable")) return;
+    if (!kern_open(&k, cap, &ignored) || !strcmp(k.isa, "portable")) return;
 #ifdef __x86_64__
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
-        return;
     kern_rounded_avx2(t);
-    if (cap && !strcmp(cap, "avx2")) return;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni"))
-        kern_rounded_avx512(t);
+    if (strcmp(k.isa, "avx2")) kern_rounded_avx512(t);
 #endif
 }
