@@ -1,5 +1,5 @@
-/* The table entries of KERN_BF16, for the files that define prepare_bf16() and bf16(job, lo, hi, kind): that is
- * inlined into a kernel for each kind of weight. No guard: included once, behind both. */
+/* The table entries of KERN_BF16, for the files that define prepare_bf16() and bf16(job, lo, hi, kind): that
+ * is inlined into a kernel for each kind of weight. No guard: included once, behind both. */
 #define KERNEL(name, kind)                                                                                   \
     static void name(const kern_linear *job, int64_t lo, int64_t hi) {                                       \
         bf16(job, lo, hi, kind);                                                                             \
