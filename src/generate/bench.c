@@ -31,6 +31,8 @@ bool bench_fits(const lm *m, const bench_case *c, err *e) {
                    c->name, c->depth, c->prompt, c->fresh, m->form.context);
 }
 
+enum { PROFILES = 3 }; /* generations with every step timed; the fastest is shown */
+
 /* ---- one trial ---- */
 
 typedef struct {
@@ -41,39 +43,66 @@ typedef struct {
     int32_t *ids;  /* of depth and prompt */
     decoder *base; /* stands at the depth; NULL: depth 0 */
     sampler *greedy;
+    arena *a;               /* where rows of profiles live */
+    bench_profile *profile; /* NULL: nothing is measured but the whole */
 } bench;
+
+bool bench_takes_prompt(const bench_case *c) {
+    return c->prompt > 1 || c->fresh == 1;
+}
 
 static bool pick(const bench *b, const decoder_row *row, int32_t *id, err *e) {
     *id = sampler_pick(b->greedy, (sampler_row){row->score, row->id, row->n}, e);
     return *id >= 0;
 }
 
+/* The share of the positions that is there after so many tokens. */
+static double visible(const bench *b, double tokens) {
+    double part = tokens / (double)b->m->form.context;
+    return part < 1 ? part : 1;
+}
+
 /* What a token moves when half of the new ones are there: keys and values up to it, all else whole. */
 static void count_bytes(const bench *b, const decoder *d, bench_result *r) {
     const bench_case *c = b->c;
-    double seen = (double)(c->depth + c->prompt) + 0.5 * (double)c->fresh,
-           part = seen / (double)b->m->form.context;
+    double part = visible(b, (double)(c->depth + c->prompt) + 0.5 * (double)c->fresh);
     r->bytes = 0;
     r->moved = true;
     for (size_t i = 0; i < b->m->n_model; i++) {
         rt_traffic t = {0, 0};
         r->moved &= rt_session_traffic(decoder_session(d, i), &t);
-        r->bytes += (double)t.bytes + (double)t.cache * (part < 1 ? part : 1);
+        r->bytes += (double)t.bytes + (double)t.cache * part;
     }
+}
+
+/* Ends the profile of the prompt, or of what follows; the next one begins. */
+static void take_profile(const bench *b, const decoder *d, bool prompt, double seconds) {
+    const bench_case *c = b->c;
+    bench_profile *p = b->profile;
+    if (!p) return;
+    profile *to = prompt ? &p->prompt : &p->decode;
+    double seen =
+        (double)c->depth + (prompt ? 0.5 * (double)c->prompt : (double)c->prompt + 0.5 * (double)c->fresh);
+    profile now = profile_end(d, b->a, seconds, prompt ? c->prompt : c->fresh - 1, visible(b, seen));
+    if (!to->tokens || now.seconds < to->seconds) *to = now;
+    if (prompt) profile_begin(d);
 }
 
 static bool timed(const bench *b, decoder *d, double seconds[2], bench_result *r, err *e) {
     const bench_case *c = b->c;
     decoder_row row;
     int32_t id;
+    if (b->profile) profile_begin(d);
     double start = clock_seconds();
     if (!decoder_feed(d, b->ids + c->depth, (size_t)c->prompt, &b->hooks, &row, e) || !pick(b, &row, &id, e))
         return false;
+    seconds[0] = clock_seconds() - start;
+    take_profile(b, d, true, seconds[0]);
     double begin = clock_seconds();
     for (int64_t i = 1; i < c->fresh; i++)
         if (!decoder_feed(d, &id, 1, &b->hooks, &row, e) || !pick(b, &row, &id, e)) return false;
-    seconds[0] = begin - start;
     seconds[1] = clock_seconds() - begin;
+    take_profile(b, d, false, seconds[1]);
     if (c->fresh > 1) count_bytes(b, d, r);
     return true;
 }
@@ -113,6 +142,12 @@ static bool prepare(bench *b, err *e) {
     return b->base && decoder_feed(b->base, b->ids, (size_t)c->depth, &b->hooks, NULL, e);
 }
 
+static void release(bench *b) {
+    decoder_free(b->base);
+    sampler_free(b->greedy);
+    free(b->ids);
+}
+
 static bool all_trials(const bench *b, bench_result *r, err *e) {
     const bench_case *c = b->c;
     r->prompt_seconds = mem_alloc((size_t)c->trials * sizeof(double));
@@ -133,9 +168,19 @@ bool bench_run(const lm *m, rt_mode mode, const bench_case *c, bool (*keep_going
     if (!bench_fits(m, c, e)) return false;
     bench b = {.m = m, .mode = mode, .c = c, .hooks = {.keep_going = keep_going}};
     bool ok = prepare(&b, e) && all_trials(&b, r, e);
-    decoder_free(b.base);
-    sampler_free(b.greedy);
-    free(b.ids);
+    release(&b);
+    return ok;
+}
+
+bool bench_run_profile(const lm *m, rt_mode mode, const bench_case *c, bool (*keep_going)(void *ctx),
+                       arena *a, bench_profile *p, err *e) {
+    bench_result unused = {0};
+    double seconds[2];
+    *p = (bench_profile){.has_prompt = bench_takes_prompt(c), .has_decode = c->fresh > 1};
+    bench b = {.m = m, .mode = mode, .c = c, .hooks = {.keep_going = keep_going}, .a = a, .profile = p};
+    bool ok = bench_fits(m, c, e) && prepare(&b, e);
+    for (int i = 0; i < c->trials && i < PROFILES && ok; i++) ok = trial(&b, seconds, &unused, e);
+    release(&b);
     return ok;
 }
 

@@ -4,6 +4,7 @@
 #define GENERATE_BENCH_H
 #include "base/sha256.h"
 #include "generate/decoder.h"
+#include "generate/profile.h"
 
 /* Token i of everything that is fed: (7919 i + 1) mod min(vocabulary, 4096); a vocabulary of 0 is not known.
  */
@@ -31,6 +32,16 @@ bool bench_fits(const lm *m, const bench_case *c, err *e);
 /* keep_going as in decoder_hooks (NULL: always); ERR_CANCELLED then. */
 bool bench_run(const lm *m, rt_mode mode, const bench_case *c, bool (*keep_going)(void *ctx), bench_result *r,
                err *e);
+/* Of more generations of the case, three or as many as its trials, with every step timed (what that costs is
+ * in it) the fastest prompt and the fastest rest. Rows live in a. */
+typedef struct {
+    bool has_prompt, has_decode;
+    profile prompt, decode;
+} bench_profile;
+bool bench_run_profile(const lm *m, rt_mode mode, const bench_case *c, bool (*keep_going)(void *ctx),
+                       arena *a, bench_profile *p, err *e);
+/* A case for the rate of a prompt, not just of what follows. */
+bool bench_takes_prompt(const bench_case *c);
 void bench_result_free(bench_result *r);
 /* Most memory that this process has had resident (VmHWM), bytes; 0 when the system does not say. */
 uint64_t bench_peak_memory(void);

@@ -3,7 +3,7 @@
  *
  *   plan *p = plan_new(f, types, &(plan_options){.strict = false}, &e);
  *   plan_exec *x = plan_exec_new(p, &e);
- *   plan_run(x, &(plan_call){inputs, outputs, states, team, block}, &e);
+ *   plan_run(x, &(plan_call){inputs, outputs, states, team, block, NULL}, &e);
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
@@ -16,6 +16,7 @@
 
 typedef struct plan plan;
 typedef struct plan_exec plan_exec;
+typedef struct plan_profile plan_profile; /* plan/profile.h */
 
 typedef struct {
     bool strict; /* every op rounds its result to the declared type */
@@ -58,6 +59,7 @@ typedef struct {
     void *const *state; /* packed elements by index of the inputs; read and written */
     team *team;
     plan_block *block;
+    plan_profile *profile; /* of this plan, for this team: takes the run's times. NULL: nothing is measured */
 } plan_call;
 /* On failure states may be half updated; there are no outputs. */
 bool plan_run(plan_exec *x, const plan_call *c, err *e);

@@ -1,4 +1,5 @@
 #include "base/num.h"
+#include "plan/profile.h"
 #include "plan/step.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct plan_exec {
     ref_eval v;
     arena *scratch;
     team *team;
+    plan_profile *profile;
     atomic_bool failed;
 };
 
@@ -131,10 +133,13 @@ static void walk(void *ctx, unsigned worker) {
     const plan *p = x->p;
     int64_t t = worker, n = team_size(x->team);
     plan_worker w = {worker, x, x->block->scratch + (size_t)worker * x->block->each, &p->ops, &p->fast};
+    double at;
+    plan_lap *lap = plan_profile_start(x->profile, worker, &at); /* NULL: nobody measures */
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
         if (s->barrier) {
             team_barrier(x->team);
+            if (lap) plan_profile_add(&lap[i].wait, &at);
             if (atomic_load_explicit(&x->failed, memory_order_relaxed)) continue;
         }
         int64_t chunks = (s->extent + s->grain - 1) / s->grain; /* a single one is worker 0's */
@@ -142,7 +147,9 @@ static void walk(void *ctx, unsigned worker) {
         if (hi > s->extent) hi = s->extent;
         if (lo < hi && !(worker == 0 && atomic_load_explicit(&x->failed, memory_order_relaxed)))
             s->fn(s->param, x->address + s->first_address, lo, hi, &w);
+        if (lap) plan_profile_add(&lap[i].work, &at);
     }
+    if (lap) plan_profile_stop(x->profile, worker, at);
 }
 
 static ref_cell *port_cells(const plan_exec *x, const plan_port *port) {
@@ -178,6 +185,7 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
     const plan *p = x->p;
     x->block = c->block;
     x->team = c->team;
+    x->profile = c->profile;
     x->v.e = e;
     if (!check_inputs(p, c, e) || !block_room(c->block, p, team_size(c->team), e)) return false;
     bind(x, c);
@@ -191,7 +199,9 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
             (int32_t *)(void *)(ref_buf_cells(c->block->buf) + p->buffer[p->shape[i].buffer].offset);
         for (int d = 0; d < t->rank; d++) to[d] = (int32_t)t->dim[d];
     }
+    if (c->profile) plan_profile_begin(c->profile);
     team_run(c->team, walk, x);
+    if (c->profile) plan_profile_end(c->profile);
     if (atomic_load(&x->failed)) return err_where(e, "function %s", p->f->name);
     return take_outputs(x, c, e);
 }

@@ -178,12 +178,13 @@ static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_
 
 struct engine {
     rt_plans *plans;
-    bool strict;
+    bool strict, measured;
     team *team;
     plan_block *block;
     struct {
         plan *p;
         plan_exec *x;
+        plan_profile *profile; /* NULL: not run since measuring began, or nobody measures */
         uint64_t used;
     } exec[MOST_EXECS];
     size_t n;
@@ -200,6 +201,7 @@ engine *engine_new(rt_plans *plans, bool strict) {
 
 void engine_free(engine *g) {
     if (!g) return;
+    engine_profile(g, false);
     for (size_t i = 0; i < g->n; i++) {
         plan_exec_free(g->exec[i].x);
         plan_free(g->exec[i].p);
@@ -228,10 +230,12 @@ plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in)
             g->n++;
         } else {
             plan_exec_free(g->exec[oldest].x);
+            plan_profile_free(g->exec[oldest].profile);
             plan_free(g->exec[oldest].p);
             at = oldest;
         }
         g->exec[at].p = p;
+        g->exec[at].profile = NULL;
         g->exec[at].x = x;
     }
     g->exec[at].used = ++g->clock;
@@ -251,7 +255,30 @@ unsigned rt_threads(void) {
     return n <= 0 ? parallel_cores() : n > TEAM_MAX ? TEAM_MAX : (unsigned)n;
 }
 
+void engine_profile(engine *g, bool on) {
+    g->measured = on;
+    for (size_t i = 0; i < g->n; i++) {
+        plan_profile_free(g->exec[i].profile);
+        g->exec[i].profile = NULL;
+    }
+}
+
+void engine_profiles(const engine *g, rt_profile_fn *fn, void *ctx) {
+    for (size_t i = 0; i < g->n; i++)
+        if (g->exec[i].profile) fn(ctx, plan_function(g->exec[i].p)->name, g->exec[i].profile);
+}
+
+/* Where the times of a run of x go: NULL when nobody measures. */
+static plan_profile *profile_for(engine *g, const plan_exec *x) {
+    size_t i = 0;
+    if (!g->measured) return NULL;
+    while (i < g->n && g->exec[i].x != x) i++;
+    if (i < g->n && !g->exec[i].profile)
+        g->exec[i].profile = plan_profile_new(g->exec[i].p, team_size(g->team));
+    return i < g->n ? g->exec[i].profile : NULL;
+}
+
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e) {
     if (!g->team) g->team = team_new(rt_threads());
-    return plan_run(x, &(plan_call){in, out, state, g->team, g->block}, e);
+    return plan_run(x, &(plan_call){in, out, state, g->team, g->block, profile_for(g, x)}, e);
 }

@@ -5,6 +5,7 @@
 #define RUNTIME_ENGINE_H
 #include "plan/plan.h"
 #include "runtime/parts.h"
+#include "runtime/profile.h"
 
 /* Plans of a model by function, mode and input types. Thread-safe. */
 rt_plans *rt_plans_new(void);
@@ -23,6 +24,9 @@ void engine_free(engine *g);
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in);
 /* What the plan prepared last moves; false when there was none. */
 bool engine_traffic(const engine *g, plan_traffic *t);
+/* From here on runs are measured, from zero; false: no longer. */
+void engine_profile(engine *g, bool on);
+void engine_profiles(const engine *g, rt_profile_fn *fn, void *ctx);
 /* As plan_run(). */
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e);
 #endif

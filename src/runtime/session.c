@@ -72,6 +72,14 @@ bool rt_session_traffic(const rt_session *s, rt_traffic *t) {
     return true;
 }
 
+void rt_session_profile(rt_session *s, bool on) {
+    if (s->engine) engine_profile(s->engine, on);
+}
+
+void rt_session_profiles(const rt_session *s, rt_profile_fn *fn, void *ctx) {
+    if (s->engine) engine_profiles(s->engine, fn, ctx);
+}
+
 const rt_model *rt_session_model(const rt_session *s) {
     return s->m;
 }

@@ -40,6 +40,39 @@ rows '^\| test \| depth \|' '^\|---\|---:\|' '^\| p3 \| 0 \| [0-9.]+ \| [0-9.]+ 
 MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --json
 json "r[0]['bytes_per_token'] is None and r[0]['decode_tokens_per_s'] > 0"
 
+# where the time goes: no moment of a walk is lost, whichever worker looks; a token's products are those of its weights
+expect 0 "" "$millet" bench "$out" -p 20 -n 6 -r 2 --profile --json
+cat >"$work/profile.py" <<'EOF'
+import glob, json, math, sys
+results = json.load(open(sys.argv[1]))["results"]
+assert [sorted(k for k in r if k.endswith("_profile")) for r in results] == [["prompt_profile"], ["decode_profile"]]
+matrices = 0
+for name in glob.glob(sys.argv[2] + "/*.safetensors"):
+    with open(name, "rb") as f:
+        tensors = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    matrices += sum(math.prod(t["shape"]) for n, t in tensors.items() if n.startswith("model.language_model.") and len(t["shape"]) == 2)
+for r, tokens in zip(results, (20, 6)):
+    p = r.get("decode_profile") or r["prompt_profile"]
+    assert p["tokens"] == p["runs"] == tokens, p["runs"]
+    rows, workers = p["kernels"] + p["calls"], range(p["workers"])
+    for name in ("work_s", "wait_s"):
+        for w in workers:
+            assert math.isclose(sum(x[name][w] for x in rows), p["all"][0][name][w], rel_tol=1e-9)
+    for name in ("bytes", "flops", "calls"):
+        assert math.isclose(sum(x[name] for x in p["kernels"]), p["all"][0][name], rel_tol=1e-9)
+        assert math.isclose(sum(x[name] for x in p["layers"]), p["all"][0][name], rel_tol=1e-9)
+    walks = [p["all"][0]["work_s"][w] + p["all"][0]["wait_s"][w] for w in workers]
+    assert max(walks) <= p["seconds"] and math.isclose(max(walks), min(walks), rel_tol=1e-9)
+    linears = sum(x["flops"] for x in p["kernels"] if x["name"].startswith("linear"))
+    assert math.isclose(linears / tokens, 2 * matrices, rel_tol=1e-9), (linears / tokens, 2 * matrices)
+    assert [x["name"] for x in p["layers"]] == ["before layers", *(f"layer {i}" for i in range(8)), "behind layers"]
+EOF
+"$python" "$work/profile.py" "$work/stdout" "$MILLET_SOURCE/models/tiny-qwen3.5" || fail "profile"
+expect 0 "" "$millet" bench "$out" -n 2 -r 1 --profile
+rows '^n2 at depth 0, decode: [0-9.]+ ms a token$' '^kernel +calls/token +ms/token +share' '^layer 7 ' '^outside of plans '
+MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --profile
+rows '^no plan ran: the reference evaluator did everything$'
+
 # the machine alone
 expect 0 "" "$millet" bench --limits
 rows '^read, threads +best GB/s +median GB/s$' '^1 +[0-9.]+ +[0-9.]+$' '^2 +[0-9.]+ +[0-9.]+$'

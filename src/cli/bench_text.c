@@ -1,0 +1,145 @@
+#include "cli/bench.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include <inttypes.h>
+#include <math.h>
+
+/* ---- figures ---- */
+
+double bench_prompt_rate(const bench_row *r) {
+    return bench_takes_prompt(&r->c) ? (double)r->c.prompt / r->r.prompt_median : NAN;
+}
+
+double bench_decode_rate(const bench_row *r) {
+    return r->c.fresh > 1 ? (double)(r->c.fresh - 1) / r->r.decode_median : NAN;
+}
+
+double bench_token_bytes(const bench_row *r) {
+    return r->c.fresh > 1 && r->r.moved ? r->r.bytes : NAN;
+}
+
+double bench_token_speed(const bench_row *r) {
+    return bench_token_bytes(r) * bench_decode_rate(r);
+}
+
+int64_t bench_ids_fed(const bench_report *s) {
+    int64_t most = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->row[i].c.depth + s->row[i].c.prompt > most) most = s->row[i].c.depth + s->row[i].c.prompt;
+    return most;
+}
+
+/* ---- the table ---- */
+
+static void add_head(table *t, const char *const *head) {
+    for (size_t i = 0; i < t->columns; i++) table_text(t, head[i]);
+}
+
+static void add_row(table *t, const bench_report *s, const bench_row *r) {
+    table_text(t, r->c.name);
+    table_text(t, arena_printf(t->a, "%" PRId64, r->c.depth));
+    table_number(t, "%.1f", bench_prompt_rate(r));
+    table_number(t, "%.3f", 1e3 / bench_prompt_rate(r));
+    table_number(t, "%.1f", bench_decode_rate(r));
+    table_number(t, "%.3f", 1e3 / bench_decode_rate(r));
+    table_number(t, "%.2f", bench_token_bytes(r) * 1e-6);
+    table_number(t, "%.2f", bench_token_speed(r) * 1e-9);
+    table_number(t, "%.0f %%", 100 * bench_token_speed(r) / s->read.best);
+}
+
+void bench_print_text(const bench_report *s, bool markdown) {
+    static const char *const head[] = {"test",     "depth",    "prompt tok/s", "ms/token", "decode tok/s",
+                                       "ms/token", "MB/token", "GB/s",         "of read"};
+    char hex[SHA256_HEX];
+    table t = {.a = s->a, .columns = sizeof head / sizeof *head};
+    bench_ids_sha256(s->m->vocab, bench_ids_fed(s), hex);
+    add_head(&t, head);
+    for (size_t i = 0; i < s->n; i++) add_row(&t, s, &s->row[i]);
+    table_print(&t, markdown);
+    cli_printf(
+        "\nloaded in %.3f s; peak memory %.1f MiB; threads: %u; read bandwidth %.2f GB/s (median %.2f)\n",
+        s->load, (double)s->peak / 1048576, rt_threads(), s->read.best * 1e-9, s->read.median * 1e-9);
+    cli_printf("SHA-256 of the %" PRId64 " ids: %s\n", bench_ids_fed(s), hex);
+}
+
+/* ---- profiles ---- */
+
+enum { MOST_WAITS = 4 }; /* columns of waiting; more workers share one */
+
+static size_t wait_columns(const profile *p) {
+    return p->workers > MOST_WAITS ? 1 : p->workers;
+}
+
+static void add_waits(table *t, const profile *p, const double *wait) {
+    if (p->workers > MOST_WAITS)
+        table_number(t, "%.4f", 1e3 * profile_most(wait, p->workers) / (double)p->tokens);
+    for (unsigned i = 0; i < p->workers && p->workers <= MOST_WAITS; i++)
+        table_number(t, "%.4f", 1e3 * wait[i] / (double)p->tokens);
+}
+
+/* What a row did, but for the waiting. seconds: of the worker that was busy longest. */
+static void add_done(table *t, const profile *p, const profile_row *r, double seconds) {
+    double n = (double)p->tokens;
+    table_number(t, "%.2f", (double)r->calls / n);
+    table_number(t, "%.4f", 1e3 * seconds / n);
+    table_number(t, "%.1f %%", 100 * seconds / p->seconds);
+    table_number(t, "%.3f", r->bytes > 0 ? r->bytes * 1e-6 / n : NAN);
+    table_number(t, "%.2f", r->bytes > 0 ? r->bytes * 1e-9 / seconds : NAN);
+    table_number(t, "%.2f", r->flops > 0 ? r->flops * 1e-9 / seconds : NAN);
+}
+
+static void add_profile_row(table *t, const profile *p, const profile_row *r) {
+    table_text(t, r->slow ? arena_printf(t->a, "%s (!)", r->name) : r->name);
+    add_done(t, p, r, profile_most(r->work, p->workers));
+    add_waits(t, p, r->wait);
+}
+
+static table new_table(const bench_report *s, const profile *p, const char *first) {
+    const char *head[] = {first, "calls/token", "ms/token", "share", "MB/token", "GB/s", "GFLOP/s"};
+    table t = {.a = s->a, .columns = sizeof head / sizeof *head};
+    add_head(&t, head);
+    t.columns += wait_columns(p);
+    for (unsigned i = 0; i < wait_columns(p); i++)
+        table_text(&t, p->workers > MOST_WAITS ? "wait" : arena_printf(s->a, "wait %u", i));
+    return t;
+}
+
+/* What is no step: begin and end of calls, and the time that no plan ran. */
+static void add_rest(table *t, const profile *p) {
+    double walked = 0;
+    for (unsigned i = 0; i < p->workers; i++)
+        walked += (p->all.work[i] + p->all.wait[i]) / (double)p->workers;
+    add_profile_row(t, p, &p->call);
+    table_text(t, "outside of plans");
+    add_done(t, p, &(profile_row){0}, p->seconds - walked);
+    for (size_t i = 0; i < wait_columns(p); i++) table_text(t, "-");
+    add_profile_row(t, p, &p->all);
+}
+
+static void print_profile(const bench_report *s, const bench_row *r, const profile *p, bool markdown) {
+    cli_printf("\n%s at depth %" PRId64 ", %s: %.3f ms a token\n\n", r->c.name, r->c.depth,
+               p == &r->profile.prompt ? "prompt" : "decode", 1e3 * p->seconds / (double)p->tokens);
+    if (!p->workers) {
+        cli_printf("no plan ran: the reference evaluator did everything\n");
+        return;
+    }
+    table t = new_table(s, p, "kernel");
+    for (size_t i = 0; i < p->n_kernel; i++) add_profile_row(&t, p, &p->kernel[i]);
+    add_rest(&t, p);
+    table_print(&t, markdown);
+    cli_printf("\n");
+    t = new_table(s, p, "layer");
+    for (size_t i = 0; i < p->n_layer; i++) add_profile_row(&t, p, &p->layer[i]);
+    table_print(&t, markdown);
+    bool slow = false;
+    for (size_t i = 0; i < p->n_kernel; i++) slow |= p->kernel[i].slow;
+    cli_printf(slow ? "\n(!) no fast kernel\n" : "\nevery step has a fast kernel\n");
+}
+
+void bench_print_profiles(const bench_report *s, bool markdown) {
+    for (size_t i = 0; i < s->n; i++) {
+        const bench_row *r = &s->row[i];
+        if (r->profile.has_prompt) print_profile(s, r, &r->profile.prompt, markdown);
+        if (r->profile.has_decode) print_profile(s, r, &r->profile.decode, markdown);
+    }
+}

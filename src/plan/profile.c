@@ -1,0 +1,151 @@
+#include "plan/profile.h"
+#include "base/clock.h"
+#include "plan/steps.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct plan_profile {
+    const plan *p;
+    unsigned workers;
+    uint64_t runs;
+    plan_lap *lap;   /* [workers][n_step + 1] */
+    double *stopped; /* [workers]: when the last walk ended */
+    double begin;    /* of the run at hand */
+};
+
+plan_profile *plan_profile_new(const plan *p, unsigned workers) {
+    plan_profile *m = mem_alloc(sizeof *m);
+    *m = (plan_profile){.p = p, .workers = workers};
+    m->lap = mem_try(workers * (p->n_step + 1), sizeof *m->lap);
+    m->stopped = mem_try(workers, sizeof *m->stopped);
+    if (m->lap && m->stopped) return m;
+    plan_profile_free(m);
+    return NULL;
+}
+
+void plan_profile_free(plan_profile *m) {
+    if (!m) return;
+    free(m->lap);
+    free(m->stopped);
+    free(m);
+}
+
+uint64_t plan_profile_runs(const plan_profile *m) {
+    return m->runs;
+}
+
+unsigned plan_profile_workers(const plan_profile *m) {
+    return m->workers;
+}
+
+size_t plan_profile_steps(const plan_profile *m) {
+    return m->p->n_step;
+}
+
+static plan_lap *laps_of(const plan_profile *m, unsigned worker) {
+    return m->lap + worker * (m->p->n_step + 1);
+}
+
+plan_lap plan_profile_lap(const plan_profile *m, unsigned worker, size_t step) {
+    return laps_of(m, worker)[step];
+}
+
+/* ---- measuring ---- */
+
+void plan_profile_add(double *sum, double *at) {
+    double now = clock_seconds();
+    *sum += now - *at;
+    *at = now;
+}
+
+void plan_profile_begin(plan_profile *m) {
+    m->begin = clock_seconds();
+}
+
+plan_lap *plan_profile_start(plan_profile *m, unsigned worker, double *at) {
+    if (!m) return NULL;
+    plan_lap *lap = laps_of(m, worker);
+    *at = m->begin;
+    plan_profile_add(&lap[m->p->n_step].wait, at);
+    return lap;
+}
+
+void plan_profile_stop(plan_profile *m, unsigned worker, double at) {
+    m->stopped[worker] = at;
+}
+
+void plan_profile_end(plan_profile *m) {
+    double now = clock_seconds();
+    for (unsigned i = 0; i < m->workers; i++) laps_of(m, i)[m->p->n_step].wait += now - m->stopped[i];
+    m->runs++;
+}
+
+/* ---- what steps are ---- */
+
+/* The number behind "layer", "layers", "block" or "blocks" and one separator: layer_3_mlp,
+ * model.layers.3.mlp.
+ */
+static int64_t layer_in(const char *name) {
+    static const char *const words[] = {"layer", "block"};
+    for (size_t i = 0; name && i < sizeof words / sizeof *words; i++)
+        for (const char *at = strstr(name, words[i]); at; at = strstr(at + 1, words[i])) {
+            const char *digit = at + strlen(words[i]);
+            digit += *digit == 's';
+            if (!*digit || digit[1] < '0' || digit[1] > '9') continue;
+            return strtol(digit + 1, NULL, 10);
+        }
+    return -1;
+}
+
+static int64_t layer_of(const ir_op *op) {
+    int64_t layer = -1;
+    for (uint32_t i = 0; i < op->n_out && layer < 0; i++) layer = layer_in(op->out[i]->name);
+    for (int s = 0; s < ir_info(op->code)->n_slot && layer < 0; s++)
+        for (uint32_t k = 0; k < op->arg[s].n && layer < 0; k++)
+            if (op->arg[s].v[k]->konst) layer = layer_in(op->arg[s].v[k]->name);
+    return layer;
+}
+
+static void describe_linear(const step_linear *s, plan_step_info *t) {
+    t->rows = s->w.rows, t->cols = s->w.cols, t->n = s->m;
+    t->bits = s->w.bits;
+    t->slow = kern_kind_of(&s->w) == KERN_W_ANY;
+    t->flops = 2.0 * (double)s->m * (double)s->w.rows * (double)s->w.cols;
+}
+
+static void describe_work(const plan_step *s, plan_step_info *t) {
+    if (s->fn == run_linear) {
+        describe_linear(s->param, t);
+    } else if (s->fn == run_matmul) {
+        const step_matmul *p = s->param;
+        t->flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+        for (int d = 0; d < p->rank; d++) t->flops *= (double)p->dim[d];
+    } else if (s->fn == run_fast_attention) {
+        const kern_attention *j = &((const step_fast_attention *)s->param)->job;
+        t->flops = 2.0 * (double)(j->heads * j->tokens * j->keys) * (double)(j->d + j->d_v);
+    } else if (s->fn == run_attention) {
+        const kern_rounded_attention *j = &((const step_attention *)s->param)->job;
+        t->flops =
+            2.0 * (double)(j->groups * j->heads * j->tokens * j->keys) * (double)(j->depth + j->value_depth);
+    } else if (s->fn == run_fast_delta) {
+        const kern_delta *j = &((const step_fast_delta *)s->param)->job;
+        t->flops = 8.0 * (double)(s->extent * j->tokens * j->dk * j->dv);
+    } else if (s->fn == run_delta) {
+        const step_delta *d = s->param;
+        t->flops = 8.0 * (double)(s->extent * d->dk * d->dv);
+    }
+    t->by_keys = s->fn == run_fast_attention || s->fn == run_attention;
+}
+
+plan_step_info plan_profile_step(const plan_profile *m, size_t step) {
+    const plan_step *s = &m->p->step[step];
+    plan_step_info t = {.kernel = s->kernel,
+                        .op = s->origin ? ir_info(s->origin->code)->name : "",
+                        .result = s->origin && s->origin->n_out ? s->origin->out[0]->name : "",
+                        .layer = s->origin ? layer_of(s->origin) : -1,
+                        .barrier = s->barrier,
+                        .bytes = s->bytes};
+    describe_work(s, &t);
+    t.slow |= s->fallback;
+    return t;
+}
