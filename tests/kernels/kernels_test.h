@@ -7,6 +7,10 @@
 /* Counts a check; prints the message when it fails. */
 void test_check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether a case of that much work (multiply-adds, about) is wanted: a quick run leaves out the large ones.
+ */
+bool test_wanted(int64_t work);
+
 /* tables: one per instruction set of this machine, plain C first. */
 void test_linear(const kern_table *tables, int n_tables);
 

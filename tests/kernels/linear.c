@@ -31,6 +31,8 @@ static const weight_case cases[] = {
     {"fp16", KERN_F16, 0, 19, 1000, 0, 0, 0, 0, 0, 0},
     {"fp16", KERN_F16, 0, 3, 31, 0, 0, 0, 0, 0, 0},
     {"fp16", KERN_F16, 0, 64, 2048, 0, 0, 0, 0, 0, 0},
+    {"fp16", KERN_F16, 0, 5, 328, 0, 0, 0, 0, 0, 0},
+    {"int8 by row", KERN_I8, 0, 6, 448, 1, 0, true, 0, KERN_F16, 0},
     {"int8 by row", KERN_I8, 0, 35, 1024, 1, 0, true, 0, KERN_F16, 0},
     {"int8 by row", KERN_I8, 0, 18, 75, 1, 0, true, 0, KERN_F32, 0},
     {"int8 by row", KERN_I8, 0, 2, 3, 1, 0, true, 0, KERN_F16, 0},
@@ -267,6 +269,7 @@ static void check_case(const weight_case *w, const kern_table *tables, int n_tab
 void test_linear(const kern_table *tables, int n_tables) {
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!test_wanted(cases[i].rows * cases[i].cols * MAX_N)) continue;
         check_case(&cases[i], tables, n_tables, &seed, i % 2 == 0, false);
         if (cases[i].scale && cases[i].scale_type == KERN_F16) /* the product is exact in fp32 */
             check_case(&cases[i], tables, n_tables, &seed, i % 2 == 0, true);

@@ -1,4 +1,8 @@
+/* test_kernels [quick] [unguarded]
+ * quick: without the large cases; unguarded: for emulators that read the elements a masked load leaves out.
+ */
 #include "kernels_test.h"
+#include "weights.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +20,21 @@ void test_check(bool ok, const char *fmt, ...) {
     putchar('\n');
 }
 
-int main(void) {
+static int64_t most_work = INT64_MAX;
+
+bool test_wanted(int64_t work) {
+    return work <= most_work;
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "quick"))
+            most_work = 1 << 17;
+        else if (!strcmp(argv[i], "unguarded"))
+            guards = false;
+        else
+            return printf("there is no option '%s'\n", argv[i]), 2;
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     kern_table table[8];
     int n = 0;
     err e = {0};

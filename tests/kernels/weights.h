@@ -22,6 +22,7 @@ typedef struct {
 
 /* n bytes, anonymous memory. at_end: the last byte is followed by a page that can't be touched; else the
  * first byte follows one. align: of the start; bytes behind an unaligned end are not guarded. */
+extern bool guards; /* false: no page is made untouchable */
 void *guarded(size_t n, size_t align, bool at_end);
 void guarded_free(void *p, size_t n, size_t align, bool at_end);
 
