@@ -1,6 +1,7 @@
 /* Ops that src/optimize makes. Their operands come from ops that were inferred; sizes are checked all the
  * same. */
 #include "ir/infer_rules.h"
+#include <string.h>
 
 static bool output_dtype(infer *in) {
     const char *name = ir_env_text(in->op, A_output_dtype, "");
@@ -82,5 +83,30 @@ bool rule_fused_conv_step(infer *in) {
     in->out[0] = in->out[1] = s;
     in->out[0].dim[2] = 1;
     in->out[1].dtype = DT_FP16;
+    return output_dtype(in);
+}
+
+bool rule_fused_conv(infer *in) {
+    ir_type s = inf_type(in, A_memory), x = inf_type(in, A_x), w = inf_type(in, A_weight);
+    if (s.rank != 3 || x.rank != 3 || w.rank != 3) return inf_bad(in, A_memory, "expected rank 3");
+    in->out[0] = x;
+    in->out[1] = s;
+    in->out[1].dtype = DT_FP16;
+    return output_dtype(in);
+}
+
+bool rule_fused_delta_rule(infer *in) {
+    ir_type s = inf_type(in, A_memory), v = inf_type(in, A_value);
+    if (s.rank != 4 || v.rank != 4 || in->op->n_out != (inf_has(in, A_low) ? 3u : 2u))
+        return inf_bad(in, A_memory, "expected rank 4");
+    for (uint32_t i = 1; i < in->op->n_out; i++) {
+        in->out[i] = s;
+        in->out[i].dtype = DT_FP16;
+    }
+    in->out[0] = v;
+    if (inf_has(in, A_gamma)) { /* by token */
+        const int64_t dim[] = {v.dim[2], v.dim[0], v.dim[1]};
+        memcpy(in->out[0].dim, dim, sizeof dim);
+    }
     return output_dtype(in);
 }

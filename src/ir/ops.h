@@ -22,7 +22,7 @@ typedef enum {
 /* What an op does besides computing its outputs from its operands. */
 enum { OPF_PURE = 0, OPF_CONST = 1, OPF_CONTROL = 2, OPF_STATE = 4, OPF_CONSTEXPR = 8, OPF_INTERNAL = 16 };
 
-#define IR_MAX_SLOTS 10
+#define IR_MAX_SLOTS 13
 #define IR_SPEC_MIN  6  /* opset CoreML5 */
 #define IR_SPEC_MAX  10 /* opset CoreML9 */
 

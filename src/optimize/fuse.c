@@ -125,6 +125,8 @@ void fuse_replace(fuser *f, const ir_value *old, ir_value *by) {
             for (uint32_t k = 0; k < op->arg[s].n; k++)
                 if (op->arg[s].v[k] == old) op->arg[s].v[k] = by;
     }
+    for (size_t i = 0; i < f->f->body.n_out; i++)
+        if (f->f->body.out[i] == old) f->f->body.out[i] = by;
 }
 
 /* ---- the pass ---- */

@@ -41,10 +41,25 @@ bool fuse_closed(const fuser *f, const match *m, const ir_op *const *open, int n
 ir_op *fuse_find(const match *m, ir_opcode code);
 /* The op in the function that uses v, when it is one only. */
 ir_op *fuse_user(const fuser *f, const ir_value *v, ir_opcode code);
-bool fuse_number(const ir_value *v, double *x); /* a constant scalar, or a constant of equal values */
+ir_value *fuse_in(const ir_op *op, ir_operand name); /* as ir_in() */
+bool fuse_number(const ir_value *v, double *x);      /* a constant scalar, or a constant of equal values */
 /* v [.., H, rows, depth] repeats each of G heads of its origin R times in a row: that origin, of G rows depth
  * elements in this order; NULL when it is no such. */
 ir_value *fuse_unrepeat(ir_value *v, int64_t *groups, int64_t *heads);
 ir_value *fuse_list(fuser *f, const int64_t *v, int n); /* int32[n] */
+/* v is a constant list of these n numbers. */
+bool fuse_list_is(const ir_value *v, const int64_t *want, int n);
+/* Everywhere, results of the function included. */
 void fuse_replace(fuser *f, const ir_value *old, ir_value *by);
+/* Index of an op in the function, SIZE_MAX when it is not there. */
+size_t fuse_index(const fuser *f, const ir_op *op);
+
+/* ---- memories of recurrences ---- */
+bool fuse_is_read(const ir_value *v); /* an fp16 state was read */
+/* s, seen through reshapes and casts, is what was read from a state [1,H,dk,dv], or the sum of two that were:
+ * value and remainder; low is NULL then or the latter. */
+bool fuse_memory(ir_value *s, ir_value **memory, ir_value **low);
+/* The values as which S, used so many times, leaves as new memory: fp16, in the memory's shape; with split a
+ * value and a remainder. */
+bool fuse_stored(const fuser *f, ir_value *S, uint32_t uses, bool split, ir_value **hi, ir_value **lo);
 #endif

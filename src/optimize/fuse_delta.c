@@ -2,48 +2,46 @@
  * was read and gives what will be written. */
 #include "optimize/fuse.h"
 
-static size_t index_of(const fuser *f, const ir_op *op) {
+size_t fuse_index(const fuser *f, const ir_op *op) {
     for (size_t i = 0; i < f->f->body.n_op; i++)
         if (f->f->body.op[i] == op) return i;
     return SIZE_MAX;
 }
 
-static ir_value *operand(const ir_value *v, ir_operand name) {
-    const ir_arg *a = ir_args(v->def, name);
+ir_value *fuse_in(const ir_op *op, ir_operand name) {
+    const ir_arg *a = ir_args(op, name);
     return a->n ? a->v[0] : NULL;
 }
 
 /* What reshapes and widening casts look at. */
 static ir_value *origin(ir_value *v) {
-    while (v->def &&
-           (v->def->code == OP_reshape ||
-            (v->def->code == OP_cast && operand(v, A_x)->type.dtype == DT_FP16 && v->type.dtype == DT_FP32)))
-        v = operand(v, A_x);
+    while (v->def && (v->def->code == OP_reshape ||
+                      (v->def->code == OP_cast && fuse_in(v->def, A_x)->type.dtype == DT_FP16 &&
+                       v->type.dtype == DT_FP32)))
+        v = fuse_in(v->def, A_x);
     return v;
 }
 
-static bool is_read(const ir_value *v) {
+bool fuse_is_read(const ir_value *v) {
     return v->def && v->def->code == OP_read_state && v->type.dtype == DT_FP16;
 }
 
-/* memory = what was read, or the sum of two that were read: value and remainder. */
-static bool find_memory(ir_value *s, ir_value **memory, ir_value **low) {
+bool fuse_memory(ir_value *s, ir_value **memory, ir_value **low) {
     *memory = origin(s);
     *low = NULL;
     if ((*memory)->def && (*memory)->def->code == OP_add) {
-        ir_value *x = origin(operand(*memory, A_x)), *y = origin(operand(*memory, A_y));
+        ir_value *x = origin(fuse_in((*memory)->def, A_x)), *y = origin(fuse_in((*memory)->def, A_y));
         *memory = x;
         *low = y;
-        if (!is_read(y) || !ir_type_equal(&x->type, &y->type)) return false;
+        if (!fuse_is_read(y) || !ir_type_equal(&x->type, &y->type)) return false;
     }
-    return is_read(*memory) && (*memory)->type.rank == 4;
+    return fuse_is_read(*memory) && (*memory)->type.rank == 4;
 }
 
-/* The values that leave as the new memory (and its remainder): fp16, in the memory's shape. */
-static bool find_stored(const fuser *f, ir_value *S, bool split, ir_value **hi, ir_value **lo) {
+bool fuse_stored(const fuser *f, ir_value *S, uint32_t uses, bool split, ir_value **hi, ir_value **lo) {
     const ir_op *shape = fuse_user(f, S, OP_reshape);
     *hi = *lo = NULL;
-    if (!shape || f->uses[S->id] != 2) return false; /* and the product with the query */
+    if (!shape || f->uses[S->id] != uses) return false;
     ir_value *stored = shape->out[0];
     if (stored->type.dtype == DT_FP16) {
         *hi = stored;
@@ -75,7 +73,8 @@ bool fuse_delta(fuser *f, const match *m) {
              *root = m->op[0]->out[0];
     ir_op *sum = fuse_find(m, OP_add);
     ir_value *S = sum->out[0];
-    if (!find_memory(match_get(m, "s"), &memory, &low) || !find_stored(f, S, low != NULL, &hi, &lo))
+    if (!fuse_memory(match_get(m, "s"), &memory, &low) ||
+        !fuse_stored(f, S, 2, low != NULL, &hi, &lo)) /* and the product with the query */
         return false;
     int64_t heads = memory->type.dim[0] * memory->type.dim[1], dk = memory->type.dim[2],
             dv = memory->type.dim[3];
@@ -89,8 +88,8 @@ bool fuse_delta(fuser *f, const match *m) {
         if (m->op[i]->out[0]->type.dtype != S->type.dtype) return false;
     const ir_op *open[] = {sum};
     if (!fuse_closed(f, m, open, 1)) return false;
-    f->place = index_of(f, sum);
-    if (f->place > f->at || (q->def && index_of(f, q->def) > f->place))
+    f->place = fuse_index(f, sum);
+    if (f->place > f->at || (q->def && fuse_index(f, q->def) > f->place))
         return false; /* the query is made later */
 
     ir_op *op = f->fused = fuse_op(f, OP_fused_delta, low ? 3 : 2);
@@ -112,7 +111,7 @@ bool fuse_delta(fuser *f, const match *m) {
     return true;
 }
 
-static bool list_is(const ir_value *v, const int64_t *want, int n) {
+bool fuse_list_is(const ir_value *v, const int64_t *want, int n) {
     if (!v || !v->konst || ir_type_count(&v->konst->type) != n) return false;
     for (int i = 0; i < n; i++) {
         double x;
@@ -126,8 +125,9 @@ bool fuse_conv_step(fuser *f, const match *m) {
     ir_op *concat = fuse_find(m, OP_concat), *conv = m->op[0];
     ir_value *history = concat->out[0];
     double axis = 0, groups = 0;
-    if (!is_read(s) || s->type.rank != 3 || s->type.dim[0] != 1 || u->type.rank != 3 || u->type.dim[2] != 1 ||
-        !fuse_number(ir_in(concat, A_axis), &axis) || (axis != 2 && axis != -1) || !w->konst)
+    if (!fuse_is_read(s) || s->type.rank != 3 || s->type.dim[0] != 1 || u->type.rank != 3 ||
+        u->type.dim[2] != 1 || !fuse_number(ir_in(concat, A_axis), &axis) || (axis != 2 && axis != -1) ||
+        !w->konst)
         return false;
     int64_t channels = s->type.dim[1], taps = s->type.dim[2] + 1;
     if (ir_type_count(&w->type) != channels * taps || w->type.rank != 3 || w->type.dim[0] != channels ||
@@ -137,12 +137,12 @@ bool fuse_conv_step(fuser *f, const match *m) {
         return false;
     const ir_op *kept = fuse_user(f, history, OP_slice_by_index), *open[] = {concat};
     if (!kept || f->uses[history->id] != 2 || kept->out[0]->type.dtype != DT_FP16 ||
-        !list_is(ir_in(kept, A_begin), (const int64_t[]){0, 0, 1}, 3) ||
-        !list_is(ir_in(kept, A_end), (const int64_t[]){1, channels, taps}, 3) || ir_in(kept, A_stride) ||
+        !fuse_list_is(ir_in(kept, A_begin), (const int64_t[]){0, 0, 1}, 3) ||
+        !fuse_list_is(ir_in(kept, A_end), (const int64_t[]){1, channels, taps}, 3) || ir_in(kept, A_stride) ||
         ir_in(kept, A_begin_mask) || ir_in(kept, A_end_mask) || ir_in(kept, A_squeeze_mask) ||
         !fuse_closed(f, m, open, 1))
         return false;
-    f->place = index_of(f, kept);
+    f->place = fuse_index(f, kept);
     if (f->place > f->at) return false;
     ir_value *newest = kept->out[0];
     ir_op *op = f->fused = fuse_op(f, OP_fused_conv_step, 2);

@@ -110,7 +110,10 @@ lower_fn lower_read_state, lower_write_state, lower_slice_update;
 lower_fn lower_unary, lower_binary, lower_select;
 lower_fn lower_reduce, lower_softmax, lower_topk;
 lower_fn lower_fused_norm, lower_fused_swiglu, lower_fused_rope, lower_fused_attention, lower_fused_delta,
-    lower_fused_conv_step;
+    lower_fused_conv_step, lower_fused_conv, lower_fused_delta_rule;
+/* The place of result `out` when it becomes the next content of the state that `memory` views: it can be
+ * written there at once. */
+bool lower_takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_value *out, place *target);
 /* x is all of a state, v the value that is written to it next, and nobody looks at its old content from this
  * op on: v may lie in the state's memory. */
 bool lower_state_passes(lower *l, const place *x, const ir_value *v);

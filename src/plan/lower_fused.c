@@ -225,9 +225,7 @@ bool lower_fused_attention(lower *l, const ir_op *op) {
 
 /* ---- recurrences ---- */
 
-/* The place of result `out` when it becomes the next content of the state that `memory` views: it can be
- * written there at once. */
-static bool takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_value *out, place *target) {
+bool lower_takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_value *out, place *target) {
     place m = *lower_at(l, ir_in(op, memory));
     if (m.store != DT_FP16 || !lower_state_passes(l, &m, out)) return false;
     *target = m;
@@ -238,8 +236,8 @@ bool lower_fused_delta(lower *l, const ir_op *op) {
     const ir_type *m = &ir_in(op, A_memory)->type;
     place out[3], in[5];
     uint32_t n_out = op->n_out;
-    if (!takes_over(l, op, A_memory, op->out[1], &out[1]) ||
-        (n_out == 3 && !takes_over(l, op, A_low, op->out[2], &out[2])))
+    if (!lower_takes_over(l, op, A_memory, op->out[1], &out[1]) ||
+        (n_out == 3 && !lower_takes_over(l, op, A_low, op->out[2], &out[2])))
         return lower_reference(l, op);
     static const ir_operand names[] = {A_query, A_key, A_value, A_decay, A_beta};
     for (int i = 0; i < 5; i++) in[i] = lower_dense(l, lower_in(l, op, names[i]));
@@ -263,7 +261,7 @@ bool lower_fused_delta(lower *l, const ir_op *op) {
 bool lower_fused_conv_step(lower *l, const ir_op *op) {
     const ir_type *m = &ir_in(op, A_memory)->type;
     place out[2], in[2];
-    if (!takes_over(l, op, A_memory, op->out[1], &out[1])) return lower_reference(l, op);
+    if (!lower_takes_over(l, op, A_memory, op->out[1], &out[1])) return lower_reference(l, op);
     in[0] = lower_dense(l, lower_in(l, op, A_x));
     in[1] = lower_dense(l, lower_in(l, op, A_weight));
     out[0] = lower_fresh(l, &op->out[0]->type);

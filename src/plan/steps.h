@@ -171,6 +171,12 @@ typedef struct {
 } step_conv_step;
 plan_fn run_conv_step;
 
+/* p: number of real tokens, what the call says. Fails when that is not 0 .. tokens. */
+typedef struct {
+    int64_t tokens;
+} step_valid;
+plan_fn run_valid;
+
 /* ---- the same by the kernels of kernels/ops.h ---- */
 
 /* p: partial results or result, query, key, value [, mask, visible]; of the join: result, partial results [,
@@ -193,4 +199,19 @@ typedef struct {
     kern_conv job; /* without addresses */
 } step_fast_conv;
 plan_fn run_fast_conv;
+
+/* The same over many tokens. p: result, memory (changed), x, weight [, real tokens]. Units are channels. */
+typedef struct {
+    kern_conv job; /* without addresses; valid: where p has no number of real tokens */
+    bool with_valid;
+} step_tokens_conv;
+plan_fn run_tokens_conv;
+
+/* p: result, memory (changed) [, low (changed)], query, key, value, log decay, beta [, gate]. Units are value
+ * heads. */
+typedef struct {
+    kern_delta job; /* without addresses, but the weight's */
+    bool low, gate;
+} step_tokens_delta;
+plan_fn run_tokens_delta;
 #endif
