@@ -74,7 +74,7 @@ static int free_form(const cli_args *a, bench_report *s) {
 
 static int choose(const cli_args *a, bench_report *s) {
     static const char *const of_artifacts[] = {"protocol", "prompt",    "new-tokens", "depth",
-                                               "trials",   "precision", "profile"};
+                                               "trials",   "precision", "profile",    "linear"};
     bool limits = cli_flag(a, "limits"), sizes = cli_given(a, "prompt") || cli_given(a, "new-tokens");
     if (cli_flag(a, "markdown") && cli_flag(a, "json"))
         return cli_usage(a, "give one of --markdown and --json");
