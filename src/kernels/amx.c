@@ -7,6 +7,7 @@
  *
  * Prepared x: for each 16 rows of x, for each 32 columns (cols rounded up to 64), a tile of 1 KiB.
  */
+#include "kernels/amx_tiles.h"
 #include "kernels/avx512_decode.h"
 #include "kernels/overlay.h"
 #include "kernels/x16.h"
@@ -185,16 +186,6 @@ INLINE void band_tiles(const kern_linear *job, const char *a, int64_t r, int64_t
     _tile_stored(2, p->c[2], 64);
     _tile_stored(3, p->c[3], 64);
     p->r = r, p->m = m, p->i = i, p->next = 0;
-}
-
-static void tiles_on(void) {
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int t = 0; t < 8; t++) config.bytes[t] = 64, config.rows[t] = 16;
-    _tile_loadconfig(&config);
 }
 
 /* Rows i .. end of x against rows lo .. hi of w. */
