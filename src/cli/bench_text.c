@@ -22,6 +22,19 @@ double bench_token_speed(const bench_row *r) {
     return bench_token_bytes(r) * bench_decode_rate(r);
 }
 
+double bench_prompt_speed(const bench_row *r) {
+    return bench_takes_prompt(&r->c) && r->r.prompt_flops > 0 ? r->r.prompt_flops / r->r.prompt_median : NAN;
+}
+
+double bench_share_of_read(const bench_report *s, const bench_row *r) {
+    return bench_token_speed(r) / s->limits[r->limits].read.best;
+}
+
+double bench_share_of_rate(const bench_report *s, const bench_row *r) {
+    const bench_rate *best = bench_best_rate(&s->limits[r->limits]);
+    return best ? bench_prompt_speed(r) / best->best : NAN;
+}
+
 int64_t bench_ids_fed(const bench_report *s) {
     int64_t most = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -37,29 +50,80 @@ static void add_head(table *t, const char *const *head) {
 
 static void add_row(table *t, const bench_report *s, const bench_row *r) {
     table_text(t, r->c.name);
+    table_text(t, arena_printf(t->a, "%u", s->limits[r->limits].threads));
     table_text(t, arena_printf(t->a, "%" PRId64, r->c.depth));
     table_number(t, "%.1f", bench_prompt_rate(r));
     table_number(t, "%.3f", 1e3 / bench_prompt_rate(r));
+    table_number(t, "%.1f", bench_prompt_speed(r) * 1e-9);
+    table_number(t, "%.1f %%", 100 * bench_share_of_rate(s, r));
     table_number(t, "%.1f", bench_decode_rate(r));
     table_number(t, "%.3f", 1e3 / bench_decode_rate(r));
     table_number(t, "%.2f", bench_token_bytes(r) * 1e-6);
     table_number(t, "%.2f", bench_token_speed(r) * 1e-9);
-    table_number(t, "%.0f %%", 100 * bench_token_speed(r) / s->read.best);
+    table_number(t, "%.0f %%", 100 * bench_share_of_read(s, r));
+}
+
+static void print_starts(const bench_report *s) {
+    const bench_starts *t = &s->start;
+    if (!t->measured) return;
+    if (t->dropped)
+        cli_printf("start with empty caches: opened in %.3f s, first token after %.3f s\n", t->cold.opened,
+                   t->cold_whole);
+    else
+        cli_printf("start with empty caches: not measured, %.1f MiB of the files stayed in memory\n",
+                   (double)t->left / 1048576);
+    cli_printf(
+        "start with files in memory: opened in %.3f s, first token after %.3f s, peak memory %.1f MiB\n",
+        t->cached.opened, t->cached_whole, (double)t->cached.peak / 1048576);
+}
+
+static void print_limits_lines(const bench_report *s) {
+    for (size_t i = 0; i < s->n_limits; i++) {
+        const bench_limits *l = &s->limits[i];
+        const bench_rate *best = bench_best_rate(l);
+        cli_printf("threads: %u; read bandwidth %.2f GB/s (median %.2f)", l->threads, l->read.best * 1e-9,
+                   l->read.median * 1e-9);
+        if (best)
+            cli_printf("; %s %.0f GFLOP/s (median %.0f)", best->kind.name, best->best * 1e-9,
+                       best->median * 1e-9);
+        cli_printf("\n");
+    }
 }
 
 void bench_print_text(const bench_report *s, bool markdown) {
-    static const char *const head[] = {"test",     "depth",    "prompt tok/s", "ms/token", "decode tok/s",
-                                       "ms/token", "MB/token", "GB/s",         "of read"};
+    static const char *const head[] = {"test",     "threads",  "depth",   "prompt tok/s",
+                                       "ms/token", "GFLOP/s",  "of peak", "decode tok/s",
+                                       "ms/token", "MB/token", "GB/s",    "of read"};
     char hex[SHA256_HEX];
     table t = {.a = s->a, .columns = sizeof head / sizeof *head};
     bench_ids_sha256(s->m->vocab, bench_ids_fed(s), hex);
     add_head(&t, head);
     for (size_t i = 0; i < s->n; i++) add_row(&t, s, &s->row[i]);
     table_print(&t, markdown);
-    cli_printf(
-        "\nloaded in %.3f s; peak memory %.1f MiB; threads: %u; read bandwidth %.2f GB/s (median %.2f)\n",
-        s->load, (double)s->peak / 1048576, rt_threads(), s->read.best * 1e-9, s->read.median * 1e-9);
+    cli_printf("\n");
+    print_limits_lines(s);
+    cli_printf("opened in %.3f s; peak memory %.1f MiB, %.2f times the %.1f MiB of the package\n", s->load,
+               (double)s->peak / 1048576, (double)s->peak / (double)s->size, (double)s->size / 1048576);
+    print_starts(s);
     cli_printf("SHA-256 of the %" PRId64 " ids: %s\n", bench_ids_fed(s), hex);
+}
+
+void bench_print_limits(const bench_report *s, bool markdown) {
+    static const char *const head[] = {"limit", "threads", "best", "median", "unit"};
+    table t = {.a = s->a, .columns = sizeof head / sizeof *head};
+    add_head(&t, head);
+    for (size_t i = 0; i < s->n_limits; i++) {
+        const bench_limits *l = &s->limits[i];
+        for (size_t k = 0; k <= l->n_rate; k++) {
+            bool read = k == 0;
+            table_text(&t, read ? "read memory" : l->rate[k - 1].kind.name);
+            table_text(&t, arena_printf(s->a, "%u", l->threads));
+            table_number(&t, "%.2f", 1e-9 * (read ? l->read.best : l->rate[k - 1].best));
+            table_number(&t, "%.2f", 1e-9 * (read ? l->read.median : l->rate[k - 1].median));
+            table_text(&t, read ? "GB/s" : l->rate[k - 1].kind.floats ? "GFLOP/s" : "GOP/s");
+        }
+    }
+    table_print(&t, markdown);
 }
 
 /* ---- profiles ---- */
@@ -117,8 +181,9 @@ static void add_rest(table *t, const profile *p) {
 }
 
 static void print_profile(const bench_report *s, const bench_row *r, const profile *p, bool markdown) {
-    cli_printf("\n%s at depth %" PRId64 ", %s: %.3f ms a token\n\n", r->c.name, r->c.depth,
-               p == &r->profile.prompt ? "prompt" : "decode", 1e3 * p->seconds / (double)p->tokens);
+    cli_printf("\n%s at depth %" PRId64 ", threads: %u, %s: %.3f ms a token\n\n", r->c.name, r->c.depth,
+               s->limits[r->limits].threads, p == &r->profile.prompt ? "prompt" : "decode",
+               1e3 * p->seconds / (double)p->tokens);
     if (!p->workers) {
         cli_printf("no plan ran: the reference evaluator did everything\n");
         return;

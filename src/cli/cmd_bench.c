@@ -1,13 +1,17 @@
+/* millet bench. */
+#define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/parallel.h"
+#include "base/team.h"
 #include "cli/bench.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/table.h"
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIZES = 16, MOST_CASES = 2 * MOST_SIZES * MOST_SIZES };
-#define LIMIT_SECONDS 0.5 /* of reading memory for a figure */
+enum { MOST_SIZES = 16, MOST_CASES = 2 * MOST_SIZES * MOST_SIZES, MOST_TOKENS = 1048576 };
 
 static const bench_case protocols[] = {
     {.name = "ane", .prompt = 128, .fresh = 64, .warm = 2, .trials = 5},
@@ -21,18 +25,20 @@ static bool go_on(void *ctx) {
 
 /* ---- what to measure ---- */
 
-/* "128,512": up to MOST_SIZES numbers from low to 1048576. 0 with a usage error in *code. */
-static size_t take_sizes(const cli_args *a, const char *option, int64_t low, int64_t *size, int *code) {
+/* "128,512": up to MOST_SIZES numbers. 0 with a usage error in *code. */
+static size_t take_sizes(const cli_args *a, const char *option, int64_t low, int64_t high, int64_t *size,
+                         int *code) {
     size_t n = 0;
     const char *at = cli_text(a, option);
     for (bool more = true; more;) {
         char word[16] = "";
         size_t len = strcspn(at, ",");
         if (len < sizeof word) memcpy(word, at, len);
-        if (n == MOST_SIZES || !str_to_int64(word, &size[n]) || size[n] < low || size[n] > 1048576) {
-            *code = cli_usage(
-                a, "--%s must be up to %d numbers from %" PRId64 " to 1048576, as in 128,512, not '%s'",
-                option, MOST_SIZES, low, cli_text(a, option));
+        if (n == MOST_SIZES || !str_to_int64(word, &size[n]) || size[n] < low || size[n] > high) {
+            *code = cli_usage(a,
+                              "--%s must be up to %d numbers from %" PRId64 " to %" PRId64
+                              " with commas between, not '%s'",
+                              option, MOST_SIZES, low, high, cli_text(a, option));
             return 0;
         }
         n++;
@@ -42,42 +48,77 @@ static size_t take_sizes(const cli_args *a, const char *option, int64_t low, int
     return n;
 }
 
-static bench_case *add_case(bench_report *s) {
-    return &s->row[s->n++].c;
-}
+/* The cases for each number of threads. */
+typedef struct {
+    bench_case list[MOST_CASES];
+    size_t n;
+} cases;
 
 /* -p, -n and -d. */
-static int free_form(const cli_args *a, bench_report *s) {
+static int free_form(const cli_args *a, arena *names, cases *l) {
     int64_t prompt[MOST_SIZES], depth[MOST_SIZES] = {0};
     size_t n_prompt = 0, n_depth = 1;
     int code = CLI_OK, trials = cli_given(a, "trials") ? (int)cli_int(a, "trials") : 5;
-    if (cli_given(a, "prompt")) n_prompt = take_sizes(a, "prompt", 1, prompt, &code);
-    if (code == CLI_OK && cli_given(a, "depth")) n_depth = take_sizes(a, "depth", 0, depth, &code);
+    if (cli_given(a, "prompt")) n_prompt = take_sizes(a, "prompt", 1, MOST_TOKENS, prompt, &code);
+    if (code == CLI_OK && cli_given(a, "depth"))
+        n_depth = take_sizes(a, "depth", 0, MOST_TOKENS, depth, &code);
     for (size_t i = 0; i < n_depth && code == CLI_OK; i++) {
         for (size_t k = 0; k < n_prompt; k++)
-            *add_case(s) = (bench_case){.name = arena_printf(s->a, "p%" PRId64, prompt[k]),
-                                        .depth = depth[i],
-                                        .prompt = prompt[k],
-                                        .fresh = 1,
-                                        .warm = 1,
-                                        .trials = trials};
+            l->list[l->n++] = (bench_case){.name = arena_printf(names, "p%" PRId64, prompt[k]),
+                                           .depth = depth[i],
+                                           .prompt = prompt[k],
+                                           .fresh = 1,
+                                           .warm = 1,
+                                           .trials = trials};
         if (cli_given(a, "new-tokens")) /* behind a prompt of one token, whose call is not timed */
-            *add_case(s) = (bench_case){.name = arena_printf(s->a, "n%" PRId64, cli_int(a, "new-tokens")),
-                                        .depth = depth[i],
-                                        .prompt = 1,
-                                        .fresh = cli_int(a, "new-tokens") + 1,
-                                        .warm = 1,
-                                        .trials = trials};
+            l->list[l->n++] = (bench_case){.name = arena_printf(names, "n%" PRId64, cli_int(a, "new-tokens")),
+                                           .depth = depth[i],
+                                           .prompt = 1,
+                                           .fresh = cli_int(a, "new-tokens") + 1,
+                                           .warm = 1,
+                                           .trials = trials};
     }
     return code;
 }
 
-static int choose(const cli_args *a, bench_report *s) {
-    static const char *const of_artifacts[] = {"protocol", "prompt",    "new-tokens", "depth",
-                                               "trials",   "precision", "profile",    "linear"};
+/* "-t 1,2"; without it the threads that plans use, and for limits alone one, too. */
+static int choose_threads(const cli_args *a, bench_report *s) {
+    int64_t n[MOST_SIZES];
+    int code = CLI_OK;
+    s->limits = ARENA_ARRAY(s->a, bench_limits, MOST_SIZES);
+    if (cli_given(a, "threads")) {
+        s->n_limits = take_sizes(a, "threads", 1, TEAM_MAX, n, &code);
+        for (size_t i = 0; i < s->n_limits; i++) s->limits[i].threads = (unsigned)n[i];
+        return code;
+    }
+    if (cli_flag(a, "limits") && rt_threads() > 1) s->limits[s->n_limits++].threads = 1;
+    s->limits[s->n_limits++].threads = rt_threads();
+    return code;
+}
+
+/* Every case with every number of threads. */
+static void add_rows(bench_report *s, const cases *l) {
+    s->row = ARENA_ARRAY(s->a, bench_row, l->n * s->n_limits);
+    for (size_t t = 0; t < s->n_limits; t++)
+        for (size_t i = 0; i < l->n; i++) s->row[s->n++] = (bench_row){.c = l->list[i], .limits = t};
+}
+
+static bool runs_start(const cli_args *a) {
+    return cli_given(a, "protocol") && !strcmp(cli_text(a, "protocol"), "start");
+}
+
+/* Options that make no sense together. */
+static int check(const cli_args *a) {
+    static const char *const of_artifacts[] = {"protocol", "prompt", "new-tokens", "depth",  "trials",
+                                               "start",    "csv",    "precision",  "profile"},
+                             *const forms[] = {"markdown", "json", "csv"};
     bool limits = cli_flag(a, "limits"), sizes = cli_given(a, "prompt") || cli_given(a, "new-tokens");
-    if (cli_flag(a, "markdown") && cli_flag(a, "json"))
-        return cli_usage(a, "give one of --markdown and --json");
+    const char *form = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (!cli_flag(a, forms[i])) continue;
+        if (form) return cli_usage(a, "give one of --%s and --%s", form, forms[i]);
+        form = forms[i];
+    }
     if (limits && cli_arg(a, "[ARTIFACT]")) return cli_usage(a, "--limits takes no artifact");
     for (size_t i = 0; limits && i < sizeof of_artifacts / sizeof *of_artifacts; i++)
         if (cli_given(a, of_artifacts[i]))
@@ -88,86 +129,143 @@ static int choose(const cli_args *a, bench_report *s) {
         return cli_usage(a, "a --protocol has its own sizes: leave out -p and -n");
     if (!sizes && (cli_given(a, "depth") || cli_given(a, "trials")))
         return cli_usage(a, "--depth and --trials need -p or -n");
-    if (sizes) return free_form(a, s);
-    const char *name = cli_given(a, "protocol") ? cli_text(a, "protocol") : "ane";
-    for (size_t i = 0; i < sizeof protocols / sizeof *protocols; i++)
-        if (!strcmp(protocols[i].name, name)) *add_case(s) = protocols[i];
+    if (runs_start(a) &&
+        (cli_flag(a, "profile") || cli_flag(a, "start") || cli_flag(a, "csv") || cli_flag(a, "markdown")))
+        return cli_usage(a,
+                         "--protocol start is one line of figures or --json, without --profile and --start");
     return CLI_OK;
+}
+
+static int choose(const cli_args *a, bench_report *s) {
+    cases l = {.n = 0};
+    int code = check(a);
+    if (code == CLI_OK) code = choose_threads(a, s);
+    if (code != CLI_OK || cli_flag(a, "limits")) return code;
+    if (cli_given(a, "prompt") || cli_given(a, "new-tokens")) code = free_form(a, s->a, &l);
+    const char *name = cli_given(a, "protocol") ? cli_text(a, "protocol") : "ane";
+    for (size_t i = 0; !l.n && i < sizeof protocols / sizeof *protocols; i++)
+        if (!strcmp(protocols[i].name, name)) l.list[l.n++] = protocols[i];
+    add_rows(s, &l);
+    return code;
+}
+
+/* ---- measuring ---- */
+
+/* Of everything that is opened from here on. */
+static void use_threads(unsigned n) {
+    char text[16];
+    snprintf(text, sizeof text, "%u", n);
+    setenv("MILLET_THREADS", text, 1);
+}
+
+static rt_mode mode_of(const bench_report *s) {
+    return strcmp(s->precision, "strict") != 0 ? RT_FAST : RT_STRICT;
+}
+
+/* Opens the artifact, refuses what does not fit, and times starts while nothing of it is mapped. */
+static bool begin(bench_report *s, bool starts, err *e) {
+    footprint f;
+    s->m = lm_open(s->artifact, NULL, e);
+    bool ok = s->m != NULL;
+    for (size_t i = 0; i < s->n && ok; i++) ok = bench_fits(s->m, &s->row[i].c, e);
+    ok = ok && footprint_of(&f, s->a, s->m, s->artifact, e) && footprint_bytes(&f, &s->size, e);
+    if (!ok || !starts) return ok;
+    lm_close(s->m);
+    s->m = NULL;
+    return bench_measure_starts(s, &f, e);
+}
+
+static bool open_timed(bench_report *s, err *e) {
+    lm_close(s->m);
+    double start = clock_seconds();
+    s->m = lm_open(s->artifact, NULL, e);
+    s->load = clock_seconds() - start;
+    return s->m != NULL;
+}
+
+/* All cases with so many threads, then their limits. The memory that these take does not count. */
+static bool measure_with(bench_report *s, size_t limits, err *e) {
+    bool ok = true, prompts = false;
+    use_threads(s->limits[limits].threads);
+    for (size_t i = 0; i < s->n && ok; i++) {
+        if (s->row[i].limits != limits) continue;
+        prompts |= bench_takes_prompt(&s->row[i].c);
+        ok = bench_run(s->m, mode_of(s), &s->row[i].c, go_on, &s->row[i].r, e);
+    }
+    uint64_t peak = bench_peak_memory();
+    if (!limits || (peak > s->peak && s->peak_reset)) s->peak = peak;
+    ok = ok && bench_measure_limits(&s->limits[limits], s->limits[limits].threads, prompts, e);
+    s->peak_reset = bench_reset_peak();
+    return ok;
+}
+
+static bool measure(const cli_args *a, bench_report *s, err *e) {
+    bool ane = !cli_given(a, "prompt") && !cli_given(a, "new-tokens") && !strcmp(s->row[0].c.name, "ane");
+    use_threads(s->limits[0].threads);
+    bool ok = begin(s, ane || cli_flag(a, "start"), e) && open_timed(s, e);
+    for (size_t i = 0; i < s->n_limits && ok; i++) ok = measure_with(s, i, e);
+    for (size_t i = 0; i < s->n && ok && cli_flag(a, "profile"); i++) {
+        use_threads(s->limits[s->row[i].limits].threads);
+        ok = bench_run_profile(s->m, mode_of(s), &s->row[i].c, go_on, s->a, &s->row[i].profile, e);
+    }
+    return ok;
 }
 
 /* ---- the command ---- */
 
-static int print_limits(const cli_args *a) {
-    bandwidth w[2];
+static void print_json(const bench_report *s) {
+    str b = {0};
+    bench_add_json(&b, s);
+    cli_out(b.s, b.len);
+    str_free(&b);
+}
+
+static int print_start(const cli_args *a, const bench_report *s) {
+    bench_start t;
     err e = {0};
-    for (unsigned i = 0; i < 2; i++)
-        if (!bandwidth_read(i + 1, LIMIT_SECONDS, &w[i], &e)) return cli_fail(&e);
-    if (cli_flag(a, "json")) {
-        str b = {0};
-        str_adds(&b, "{\"read\":[");
-        bench_json_bandwidth(&b, &w[0]);
-        str_addc(&b, ',');
-        bench_json_bandwidth(&b, &w[1]);
-        str_adds(&b, "]}\n");
-        cli_out(b.s, b.len);
-        str_free(&b);
-        return CLI_OK;
-    }
-    table t = {.a = arena_new(), .columns = 3};
-    table_text(&t, "read, threads");
-    table_text(&t, "best GB/s");
-    table_text(&t, "median GB/s");
-    for (unsigned i = 0; i < 2; i++) {
-        table_text(&t, arena_printf(t.a, "%u", w[i].threads));
-        table_number(&t, "%.2f", w[i].best * 1e-9);
-        table_number(&t, "%.2f", w[i].median * 1e-9);
-    }
-    table_print(&t, cli_flag(a, "markdown"));
-    arena_free(t.a);
+    use_threads(s->limits[0].threads);
+    if (!bench_run_start(s->artifact, mode_of(s), &t, &e)) return cli_fail(&e);
+    bench_print_start(&t, cli_flag(a, "json"));
     return CLI_OK;
 }
 
-static bool measure(const cli_args *a, bench_report *s, err *e) {
-    rt_mode mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT;
-    double start = clock_seconds();
-    s->artifact = cli_arg(a, "[ARTIFACT]");
-    s->m = lm_open(s->artifact, NULL, e);
-    s->load = clock_seconds() - start;
-    bool ok = s->m != NULL;
-    for (size_t i = 0; i < s->n && ok; i++) ok = bench_fits(s->m, &s->row[i].c, e);
-    for (size_t i = 0; i < s->n && ok; i++) ok = bench_run(s->m, mode, &s->row[i].c, go_on, &s->row[i].r, e);
-    s->peak = bench_peak_memory(); /* before the memory that is read below */
-    ok = ok && bandwidth_read(rt_threads(), LIMIT_SECONDS, &s->read, e);
-    for (size_t i = 0; i < s->n && ok && cli_flag(a, "profile"); i++)
-        ok = bench_run_profile(s->m, mode, &s->row[i].c, go_on, s->a, &s->row[i].profile, e);
-    return ok;
+static int print_limits(const cli_args *a, bench_report *s) {
+    err e = {0};
+    for (size_t i = 0; i < s->n_limits; i++) {
+        if (cli_interrupted()) return cli_done();
+        if (!bench_measure_limits(&s->limits[i], s->limits[i].threads, true, &e)) return cli_fail(&e);
+    }
+    if (cli_flag(a, "json"))
+        print_json(s);
+    else
+        bench_print_limits(s, cli_flag(a, "markdown"));
+    return CLI_OK;
 }
 
-static void print(const cli_args *a, const bench_report *s) {
+static int print_figures(const cli_args *a, bench_report *s) {
+    err e = {0};
+    if (!measure(a, s, &e)) return cli_fail(&e);
     if (cli_flag(a, "json")) {
-        str b = {0};
-        bench_add_json(&b, s);
-        cli_out(b.s, b.len);
-        str_free(&b);
+        print_json(s);
+    } else if (cli_flag(a, "csv")) {
+        bench_print_csv(s);
     } else {
         bench_print_text(s, cli_flag(a, "markdown"));
         bench_print_profiles(s, cli_flag(a, "markdown"));
     }
+    return CLI_OK;
 }
 
 int cmd_bench(const cli_args *a) {
-    err e = {0};
-    bench_report s = {.a = arena_new()};
-    s.row = ARENA_ARRAY(s.a, bench_row, MOST_CASES);
+    bench_report s = {
+        .a = arena_new(), .artifact = cli_arg(a, "[ARTIFACT]"), .precision = cli_text(a, "precision")};
     int code = choose(a, &s);
-    if (code == CLI_OK && cli_flag(a, "limits")) {
-        code = print_limits(a);
-    } else if (code == CLI_OK) {
+    if (code == CLI_OK) {
         cli_catch_interrupts();
-        if (measure(a, &s, &e))
-            print(a, &s);
-        else
-            code = cli_fail(&e);
+        bench_describe_machine(&s);
+        code = cli_flag(a, "limits") ? print_limits(a, &s)
+               : runs_start(a)       ? print_start(a, &s)
+                                     : print_figures(a, &s);
     }
     for (size_t i = 0; i < s.n; i++) bench_result_free(&s.row[i].r);
     lm_close(s.m);

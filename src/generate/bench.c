@@ -1,6 +1,7 @@
 #include "generate/bench.h"
 #include "base/clock.h"
 #include "base/num.h"
+#include "runtime/profile.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,15 @@ static void take_profile(const bench *b, const decoder *d, bool prompt, double s
     if (prompt) profile_begin(d);
 }
 
+static plan_work work_so_far(const bench *b, const decoder *d) {
+    plan_work sum = {0, 0};
+    for (size_t i = 0; i < b->m->n_model; i++) {
+        plan_work w = rt_session_work(decoder_session(d, i));
+        sum.flops += w.flops, sum.by_keys += w.by_keys;
+    }
+    return sum;
+}
+
 static bool timed(const bench *b, decoder *d, double seconds[2], bench_result *r, err *e) {
     const bench_case *c = b->c;
     decoder_row row;
@@ -97,6 +107,8 @@ static bool timed(const bench *b, decoder *d, double seconds[2], bench_result *r
     if (!decoder_feed(d, b->ids + c->depth, (size_t)c->prompt, &b->hooks, &row, e) || !pick(b, &row, &id, e))
         return false;
     seconds[0] = clock_seconds() - start;
+    plan_work w = work_so_far(b, d);
+    r->prompt_flops = w.flops + w.by_keys * visible(b, (double)c->depth + 0.5 * (double)c->prompt);
     take_profile(b, d, true, seconds[0]);
     double begin = clock_seconds();
     for (int64_t i = 1; i < c->fresh; i++)
@@ -188,6 +200,38 @@ void bench_result_free(bench_result *r) {
     free(r->prompt_seconds);
     free(r->decode_seconds);
     *r = (bench_result){0};
+}
+
+static bool open_and_feed(lm **m, decoder **d, const char *artifact, rt_mode mode, double start,
+                          bench_start *s, err *e) {
+    decoder_row row;
+    int32_t id;
+    sampler *greedy;
+    if (!(*m = lm_open(artifact, NULL, e))) return false;
+    s->opened = clock_seconds() - start;
+    id = bench_id((*m)->vocab, 0);
+    if (!(*d = decoder_new(*m, mode, e)) || !decoder_feed(*d, &id, 1, NULL, &row, e)) return false;
+    if (!(greedy = sampler_new(&SAMPLER_GREEDY, lm_sample_limit(*m), e))) return false;
+    bool ok = sampler_pick(greedy, (sampler_row){row.score, row.id, row.n}, e) >= 0;
+    s->first_token = clock_seconds() - start;
+    sampler_free(greedy);
+    return ok;
+}
+
+bool bench_run_start(const char *artifact, rt_mode mode, bench_start *s, err *e) {
+    lm *m = NULL;
+    decoder *d = NULL;
+    bool ok = open_and_feed(&m, &d, artifact, mode, clock_seconds(), s, e);
+    s->peak = bench_peak_memory();
+    decoder_free(d);
+    lm_close(m);
+    return ok;
+}
+
+bool bench_reset_peak(void) {
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    bool ok = f && fputs("5", f) >= 0;
+    return f && !fclose(f) && ok;
 }
 
 uint64_t bench_peak_memory(void) {

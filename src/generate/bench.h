@@ -23,8 +23,9 @@ typedef struct {
 typedef struct {
     double *prompt_seconds, *decode_seconds; /* one a trial, in order; free with bench_result_free() */
     double prompt_median, decode_median;
-    bool moved;   /* whether bytes are known: calls of the evaluator move none */
-    double bytes; /* of weights and states for a token in the middle of the generation */
+    bool moved;          /* whether bytes are known: calls of the evaluator move none */
+    double bytes;        /* of weights and states for a token in the middle of the generation */
+    double prompt_flops; /* multiplications and additions of the calls that took the prompt; 0: not known */
 } bench_result;
 
 /* ERR_LIMIT when the case does not fit the context; no work is done. */
@@ -42,7 +43,15 @@ bool bench_run_profile(const lm *m, rt_mode mode, const bench_case *c, bool (*ke
                        arena *a, bench_profile *p, err *e);
 /* A case for the rate of a prompt, not just of what follows. */
 bool bench_takes_prompt(const bench_case *c);
+/* A start: the artifact opened and one id fed, after so many seconds. */
+typedef struct {
+    double opened, first_token;
+    uint64_t peak; /* bytes, of the whole process */
+} bench_start;
+bool bench_run_start(const char *artifact, rt_mode mode, bench_start *s, err *e);
 void bench_result_free(bench_result *r);
 /* Most memory that this process has had resident (VmHWM), bytes; 0 when the system does not say. */
 uint64_t bench_peak_memory(void);
+/* From here on it counts from what is resident now; false: the system can't. */
+bool bench_reset_peak(void);
 #endif

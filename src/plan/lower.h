@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     plan *p;
     const kern_table *kernels;
-    plan_linear linear;
+    kern_path path; /* of linear layers outside of strict mode */
     lower_prepared *prepared;
     size_t n_prepared, cap_prepared;
     arena *a; /* the plan's */

@@ -149,3 +149,13 @@ plan_step_info plan_profile_step(const plan_profile *m, size_t step) {
     t.slow |= s->fallback;
     return t;
 }
+
+plan_work plan_work_of(const plan *p) {
+    plan_work sum = {0, 0};
+    for (size_t i = 0; i < p->n_step; i++) {
+        plan_step_info t = {0};
+        describe_work(&p->step[i], &t);
+        *(t.by_keys ? &sum.by_keys : &sum.flops) += t.flops;
+    }
+    return sum;
+}

@@ -38,6 +38,13 @@ typedef struct {
 } plan_step_info;
 plan_step_info plan_profile_step(const plan_profile *m, size_t step); /* step < steps */
 
+/* Multiplications and additions of a run: linear layers, products and delta rule; and those of attention,
+ * were all positions visible. */
+typedef struct {
+    double flops, by_keys;
+} plan_work;
+plan_work plan_work_of(const plan *p);
+
 /* ---- for plan_run() ---- */
 
 /* Around a walk by all workers. */

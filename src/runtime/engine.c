@@ -25,36 +25,21 @@ struct rt_plans {
     kern_table kernels;
     kern_rounded ops;
     kern_ops fast;
-    plan_linear linear;
+    kern_path linear;
 };
 
-static bool path_of(const char *word, size_t n, kern_path *path) {
-    for (int i = 0; i < KERN_PATHS; i++)
-        if (strlen(kern_path_name[i]) == n && !memcmp(kern_path_name[i], word, n))
-            return *path = (kern_path)i, true;
-    return false;
-}
-
-bool rt_linear_parse(const char *text, plan_linear *l) {
-    size_t n = strcspn(text, ",");
-    const char *second = text[n] ? text + n + 1 : text;
-    plan_linear got;
-    if (!path_of(text, n, &got.decode) || !path_of(second, strlen(second), &got.prefill)) return false;
-    *l = got;
-    return true;
-}
-
-static plan_linear linear_paths(void) {
-    plan_linear l = {KERN_INT16, KERN_BF16};
+static kern_path linear_path(void) {
+    static const char *const names[KERN_PATHS] = {"exact", "int16", "bf16"};
     const char *wanted = getenv("MILLET_LINEAR");
-    if (wanted) rt_linear_parse(wanted, &l);
-    return l;
+    for (int i = 0; wanted && i < KERN_PATHS; i++)
+        if (!strcmp(wanted, names[i])) return (kern_path)i;
+    return KERN_INT16;
 }
 
 rt_plans *rt_plans_new(void) {
     rt_plans *p = mem_alloc(sizeof *p);
     err ignored = {0};
-    *p = (rt_plans){.linear = linear_paths()};
+    *p = (rt_plans){.linear = linear_path()};
     kern_rounded_open(&p->ops, getenv("MILLET_ISA"));
     if (!kern_open(&p->kernels, getenv("MILLET_ISA"), &ignored)) kern_open(&p->kernels, NULL, &ignored);
     if (!kern_ops_open(&p->fast, getenv("MILLET_ISA"), &ignored)) kern_ops_open(&p->fast, NULL, &ignored);
@@ -200,10 +185,12 @@ struct engine {
         plan *p;
         plan_exec *x;
         plan_profile *profile; /* NULL: not run since measuring began, or nobody measures */
+        plan_work work;        /* of a run */
         uint64_t used;
     } exec[MOST_EXECS];
     size_t n;
     uint64_t clock;
+    plan_work work; /* of all runs */
 };
 
 engine *engine_new(rt_plans *plans, bool strict) {
@@ -251,6 +238,7 @@ plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in)
         }
         g->exec[at].p = p;
         g->exec[at].profile = NULL;
+        g->exec[at].work = plan_work_of(p);
         g->exec[at].x = x;
     }
     g->exec[at].used = ++g->clock;
@@ -283,17 +271,17 @@ void engine_profiles(const engine *g, rt_profile_fn *fn, void *ctx) {
         if (g->exec[i].profile) fn(ctx, plan_function(g->exec[i].p)->name, g->exec[i].profile);
 }
 
-/* Where the times of a run of x go: NULL when nobody measures. */
-static plan_profile *profile_for(engine *g, const plan_exec *x) {
-    size_t i = 0;
-    if (!g->measured) return NULL;
-    while (i < g->n && g->exec[i].x != x) i++;
-    if (i < g->n && !g->exec[i].profile)
-        g->exec[i].profile = plan_profile_new(g->exec[i].p, team_size(g->team));
-    return i < g->n ? g->exec[i].profile : NULL;
+plan_work engine_work(const engine *g) {
+    return g->work;
 }
 
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e) {
+    size_t i = 0;
+    while (g->exec[i].x != x) i++; /* engine_prepare() gave it */
     if (!g->team) g->team = team_new(rt_threads());
-    return plan_run(x, &(plan_call){in, out, state, g->team, g->block, profile_for(g, x)}, e);
+    plan_profile **m = &g->exec[i].profile;
+    if (g->measured && !*m) *m = plan_profile_new(g->exec[i].p, team_size(g->team));
+    g->work.flops += g->exec[i].work.flops;
+    g->work.by_keys += g->exec[i].work.by_keys;
+    return plan_run(x, &(plan_call){in, out, state, g->team, g->block, g->measured ? *m : NULL}, e);
 }

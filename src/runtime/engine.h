@@ -11,11 +11,6 @@
 rt_plans *rt_plans_new(void);
 void rt_plans_free(rt_plans *p);
 
-/* "PATH" or "DECODE,PREFILL", of kern_path_name: how MILLET_LINEAR chooses. False, *l as it was: it is
- * neither.
- */
-bool rt_linear_parse(const char *text, plan_linear *l);
-
 /* The plans of all functions (and parts) for the default sizes of their inputs, as text. */
 void rt_print_plans(str *out, const coreml_model *m);
 
@@ -32,6 +27,8 @@ bool engine_traffic(const engine *g, plan_traffic *t);
 /* From here on runs are measured, from zero; false: no longer. */
 void engine_profile(engine *g, bool on);
 void engine_profiles(const engine *g, rt_profile_fn *fn, void *ctx);
+/* Of all runs. */
+plan_work engine_work(const engine *g);
 /* As plan_run(). */
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e);
 #endif

@@ -11,4 +11,7 @@ void rt_session_profile(rt_session *s, bool on);
  * until the session's next run. */
 typedef void rt_profile_fn(void *ctx, const char *function, const plan_profile *m);
 void rt_session_profiles(const rt_session *s, rt_profile_fn *fn, void *ctx);
+/* Multiplications and additions of all runs of plans since the session began; a call that is padded counts as
+ * a full one. */
+plan_work rt_session_work(const rt_session *s);
 #endif

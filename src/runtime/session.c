@@ -80,6 +80,10 @@ void rt_session_profiles(const rt_session *s, rt_profile_fn *fn, void *ctx) {
     if (s->engine) engine_profiles(s->engine, fn, ctx);
 }
 
+plan_work rt_session_work(const rt_session *s) {
+    return s->engine ? engine_work(s->engine) : (plan_work){0, 0};
+}
+
 const rt_model *rt_session_model(const rt_session *s) {
     return s->m;
 }

@@ -10,19 +10,32 @@ rows() { # rows PATTERN...: a line for each, in any order
     for pattern in "$@"; do grep -qE -e "$pattern" "$work/stdout" || fail "no line like '$pattern': $(cat "$work/stdout")"; done
 }
 
+weights=$(find "$out/model.mlpackage" -name '*.bin' -printf '%s\n' | awk '{ n += $1 } END { print n }')
 # the named protocol; the ids' digest is that of their formula
 expect 0 "" "$millet" bench "$out" --protocol ane --json
 sha=$("$python" -c "import hashlib,struct; print(hashlib.sha256(b''.join(struct.pack('<i', (7919*i+1) % 4096) for i in range(128))).hexdigest())")
-json "d['ids'] == 128 and d['ids_sha256'] == '$sha' and d['load_s'] > 0 and d['threads'] >= 1"
-json "d['peak_bytes'] > 2**20 and d['read']['best_gb_per_s'] >= d['read']['median_gb_per_s'] > 0"
+json "d['ids'] == 128 and d['ids_sha256'] == '$sha' and d['opened_s'] > 0 and len(d['limits']) == 1"
+size=$(find "$out/model.mlpackage" "$out"/*embed_tokens*.bin -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
+json "d['package_bytes'] == $size and d['peak_bytes'] > 2**20"
+json "d['limits'][0]['read_best_gb_per_s'] >= d['limits'][0]['read_median_gb_per_s'] > 0"
+json "all(x['best_gop_per_s'] >= x['median_gop_per_s'] > 0 for x in d['limits'][0]['arithmetic'])"
 json "len(r) == 1 and (r[0]['name'], r[0]['prompt'], r[0]['new_tokens'], r[0]['depth']) == ('ane', 128, 64, 0)"
 json "len(r[0]['prompt_s']) == len(r[0]['decode_s']) == 5"
 json "abs(r[0]['prompt_tokens_per_s'] * sorted(r[0]['prompt_s'])[2] - 128) < 1e-6"
 json "abs(r[0]['decode_tokens_per_s'] * sorted(r[0]['decode_s'])[2] - 63) < 1e-6"
-json "abs(r[0]['gb_per_s'] / d['read']['best_gb_per_s'] - r[0]['share_of_read']) < 1e-9"
+json "abs(r[0]['gb_per_s'] / d['limits'][0]['read_best_gb_per_s'] - r[0]['share_of_read']) < 1e-9"
+fastest="max(x['best_gop_per_s'] for x in d['limits'][0]['arithmetic'] if not x['name'].startswith('int'))"
+json "abs(r[0]['prompt_gflop_per_s'] / $fastest - r[0]['share_of_arithmetic']) < 1e-9"
+json "r[0]['prompt_gflop_per_s'] * r[0]['prompt_ms_per_token'] * 1e6 > 2 * 0.9 * $weights / 2" # a product for each weight of two bytes
 # bytes a token: about the package's weights, each read once (the table's row aside), and keys and values
-weights=$(find "$out/model.mlpackage" -name '*.bin' -printf '%s\n' | awk '{ n += $1 } END { print n }')
 json "0.9 * $weights < r[0]['bytes_per_token'] < 2 * $weights"
+# starts: one id each, in new processes; cold only when the files left the caches
+json "0 < d['start']['cached_opened_s'] < d['start']['cached_first_token_s'] and d['start']['cached_peak_bytes'] > 2**20"
+json "(d['start']['cold_first_token_s'] is None) == (d['start']['cold_bytes_left'] > $size / 100)"
+expect 0 "" "$millet" bench "$out" --protocol start --json
+json "0 < d['opened_s'] < d['first_token_s'] and d['peak_bytes'] > 2**20"
+expect 0 "" "$millet" bench "$out" --protocol start
+rows '^opened in [0-9.]+ s, first token after [0-9.]+ s; peak memory [0-9.]+ MiB$'
 
 # sizes of one's own, two depths; the further one moves more keys and values
 expect 0 "" "$millet" bench "$out" -p 1,20 -n 6 -d 0,40 -r 2 --json
@@ -33,10 +46,21 @@ a_position=$("$python" -c "import json; c=json.load(open('$MILLET_SOURCE/models/
 print(c['layer_types'].count('full_attention') * 2 * c['num_key_value_heads'] * c['head_dim'] * 2)") # keys and values in fp16
 json "abs(r[5]['bytes_per_token'] - r[2]['bytes_per_token'] - 40 * $a_position) < 1"
 expect 0 "" "$millet" bench "$out" -n 3 -r 1
-rows '^test +depth +prompt tok/s +ms/token +decode tok/s' '^n3 +0 +- +- +[0-9.]+ +[0-9.]+ +[0-9.]+' \
-    '^loaded in .* peak memory .* read bandwidth' '^SHA-256 of the 1 ids: [0-9a-f]{64}$'
+rows '^test +threads +depth +prompt tok/s +ms/token +GFLOP/s +of peak +decode tok/s' '^n3 +[0-9]+ +0 +- +- +- +- +[0-9.]+ +[0-9.]+' \
+    '^threads: .* read bandwidth' '^opened in .* peak memory .* times the .* of the package' '^SHA-256 of the 1 ids: [0-9a-f]{64}$'
 expect 0 "" "$millet" bench "$out" -p 3 -r 1 --markdown --precision strict
-rows '^\| test \| depth \|' '^\|---\|---:\|' '^\| p3 \| 0 \| [0-9.]+ \| [0-9.]+ \| - \| - \| - \| - \| - \|$'
+rows '^\| test \| threads \| depth \|' '^\|---\|---:\|' '^\| p3 \| [0-9]+ \| 0 \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ % \| - \| - \| - \| - \| - \|$'
+# several numbers of threads, each beside its own limits
+expect 0 "" "$millet" bench "$out" -p 4 -n 2 -r 1 -t 2,1 --json
+json "[(x['name'], x['threads']) for x in r] == [('p4', 2), ('n2', 2), ('p4', 1), ('n2', 1)]"
+json "[x['threads'] for x in d['limits']] == [2, 1] and d['start'] is None"
+expect 0 "" "$millet" bench "$out" -p 4 -n 2 -r 1 -t 1,2 --csv --start
+"$python" -c "
+import csv, sys
+rows = list(csv.DictReader(open('$work/stdout')))
+assert [(x['artifact'], x['name'], x['threads']) for x in rows] == [('$out', n, t) for t in '12' for n in ('p4', 'n2')]
+assert float(rows[0]['prompt_tokens_per_s']) > 0 and rows[0]['decode_tokens_per_s'] == '' and float(rows[1]['share_of_read']) > 0
+" || fail "csv: $(cat "$work/stdout")"
 MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --json
 json "r[0]['bytes_per_token'] is None and r[0]['decode_tokens_per_s'] > 0"
 
@@ -45,14 +69,14 @@ expect 0 "" "$millet" bench "$out" -p 20 -n 6 -r 2 --profile --json
 cat >"$work/profile.py" <<'EOF'
 import glob, json, math, sys
 results = json.load(open(sys.argv[1]))["results"]
-assert [sorted(k for k in r if k.endswith("_profile")) for r in results] == [["prompt_profile"], ["decode_profile"]]
+assert [[k for k in r if k.endswith("_profile") and r[k]] for r in results] == [["prompt_profile"], ["decode_profile"]]
 matrices = 0
 for name in glob.glob(sys.argv[2] + "/*.safetensors"):
     with open(name, "rb") as f:
         tensors = json.loads(f.read(int.from_bytes(f.read(8), "little")))
     matrices += sum(math.prod(t["shape"]) for n, t in tensors.items() if n.startswith("model.language_model.") and len(t["shape"]) == 2)
 for r, tokens in zip(results, (20, 6)):
-    p = r.get("decode_profile") or r["prompt_profile"]
+    p = r["decode_profile"] or r["prompt_profile"]
     assert p["tokens"] == p["runs"] == tokens, p["runs"]
     rows, workers = p["kernels"] + p["calls"], range(p["workers"])
     for name in ("work_s", "wait_s"):
@@ -69,21 +93,27 @@ for r, tokens in zip(results, (20, 6)):
 EOF
 "$python" "$work/profile.py" "$work/stdout" "$MILLET_SOURCE/models/tiny-qwen3.5" || fail "profile"
 expect 0 "" "$millet" bench "$out" -n 2 -r 1 --profile
-rows '^n2 at depth 0, decode: [0-9.]+ ms a token$' '^kernel +calls/token +ms/token +share' '^layer 7 ' '^outside of plans '
+rows '^n2 at depth 0, threads: [0-9]+, decode: [0-9.]+ ms a token$' '^kernel +calls/token +ms/token +share' '^layer 7 ' '^outside of plans '
 MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --profile
 rows '^no plan ran: the reference evaluator did everything$'
 
 # the machine alone
-expect 0 "" "$millet" bench --limits
-rows '^read, threads +best GB/s +median GB/s$' '^1 +[0-9.]+ +[0-9.]+$' '^2 +[0-9.]+ +[0-9.]+$'
-expect 0 "" "$millet" bench --limits --json
-json "[x['threads'] for x in d['read']] == [1, 2]"
+expect 0 "" "$millet" bench --limits -t 1,3
+rows '^limit +threads +best +median +unit$' '^read memory +1 +[0-9.]+ +[0-9.]+ +GB/s$' '^read memory +3 ' '^fp32 .* 3 +[0-9.]+ +[0-9.]+ +GFLOP/s$'
+expect 0 "" "$millet" bench --limits -t 2 --json
+json "[x['threads'] for x in d['limits']] == [2] and 'results' not in d"
 
 # refusals: one line each
 expect 2 "give an artifact or --limits" "$millet" bench
 expect 2 "takes no artifact" "$millet" bench "$out" --limits
 expect 2 "no use for --new-tokens" "$millet" bench --limits -n 3
 expect 2 "give one of --markdown and --json" "$millet" bench "$out" --markdown --json
+expect 2 "give one of --json and --csv" "$millet" bench "$out" --csv --json
+expect 2 "no use for --csv" "$millet" bench --limits --csv
+expect 2 "no use for --start" "$millet" bench --limits --start
+expect 2 "--threads must be up to 16 numbers from 1 to 64" "$millet" bench "$out" -t 0
+expect 2 "--threads must be up to 16 numbers from 1 to 64" "$millet" bench --limits -t 1,65
+expect 2 "without --profile and --start" "$millet" bench "$out" --protocol start --profile
 expect 2 "has its own sizes" "$millet" bench "$out" --protocol ane -n 3
 expect 2 "need -p or -n" "$millet" bench "$out" -d 3
 for list in 0 x 1,,2 1, -5 1048577 '' 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 99999999999999999999; do

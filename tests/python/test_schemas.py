@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What millet convert writes follows docs/schema/*.schema.json, and these are strict: a document with a member more, a
+"""What millet convert and millet bench write follows docs/schema/*.schema.json, and these are strict: a document with a member more, a
 member less or a value of another kind does not."""
 import copy
 import json
@@ -73,9 +73,18 @@ def check_strict(schema, document):
 def check(schema, path):
     with open(path) as f:
         document = json.load(f)
+    return check_document(schema, path, document)
+
+
+def check_document(schema, path, document):
     errors = [f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in schema.iter_errors(document)]
     assert not errors, "\n".join([path] + errors[:5])
     return document
+
+
+def bench(*arguments):
+    done = subprocess.run([os.environ["MILLET_BIN"], "bench", *arguments, "--json"], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)
 
 
 def main():
@@ -104,6 +113,12 @@ def main():
             found = [check(schema, os.path.join(convert(work, *c), kind + ".json")) for c in conversions]
             tried += check_strict(schema, found[0])
             documents += len(found)
+    schema = validator("bench")
+    demo = os.environ["DEMO"]
+    found = [check_document(schema, "bench", bench(*a)) for a in (
+        (demo, "-p", "3", "-n", "2", "-r", "1", "-t", "1,2", "--start", "--profile"), (demo, "-n", "1", "-r", "2"), ("--limits",))]
+    tried += check_strict(schema, found[0]) + check_strict(schema, found[2])
+    documents += len(found)
     print(f"{documents} documents follow their schemas; {tried} damages are refused")
     return 0
 

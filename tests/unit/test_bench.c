@@ -2,6 +2,7 @@
  * b''.join(struct.pack('<i', (7919 * i + 1) % M) for i in range(128))).hexdigest())" */
 #include "base/bandwidth.h"
 #include "generate/bench.h"
+#include "kernels/rates.h"
 #include "test.h"
 
 static void test_ids(void **state) {
@@ -41,10 +42,26 @@ static void test_machine(void **state) {
     assert_true(w.threads >= 1 && w.threads <= 2);
     assert_true(w.median > 0 && w.best >= w.median);
     assert_true(bench_peak_memory() >= BANDWIDTH_BYTES); /* all of it was touched */
+    if (bench_reset_peak()) assert_true(bench_peak_memory() < BANDWIDTH_BYTES);
+}
+
+/* What does not need an instruction set that is refused; each name once. */
+static void test_rates(void **state) {
+    (void)state;
+    kern_rate list[KERN_RATES_MOST];
+    size_t n = kern_rates("portable", list);
+    assert_int_equal(n, 1);
+    n = kern_rates(NULL, list);
+    assert_in_range(n, 1, KERN_RATES_MOST);
+    for (size_t i = 0; i < n; i++) {
+        list[i].run(3);
+        assert_true(list[i].ops >= 2);
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(list[k].name, list[i].name);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ids), cmocka_unit_test(test_fits),
-                                       cmocka_unit_test(test_machine)};
+                                       cmocka_unit_test(test_machine), cmocka_unit_test(test_rates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
