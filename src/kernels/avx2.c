@@ -1,22 +1,9 @@
 /* AVX2 kernels: linear layers, EXACT and INT16. INT16: see x16.h; lanes 0 .. 7 and 8 .. 15 are two vectors.
  * EXACT: lane l of 16 adds the products of elements l, l + 16, .. by fused multiply-adds, then tree(). */
+#include "kernels/lanes_avx2.h"
+/* the words of its bodies */
+#include "kernels/linear.h"
 #include "kernels/overlay.h"
-#include "kernels/weight.h"
-#include "kernels/x16.h"
-#include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define EACH(k, n) _Pragma("unroll") for (int k = 0; k < (n); k++)
-#else
-#define EACH(k, n) _Pragma("GCC unroll 16") for (int k = 0; k < (n); k++)
-#endif
-
-#define ROWS  2 /* of w, far apart, against one row of x */
-#define BATCH 4 /* rows of x against one decoded row of w */
-
-/* The last four: palettes of up to 4 bits, of 4, of up to 6, of 8. */
-enum { F32, F16, CHANNEL8, BLOCK8, BLOCK4, TINY, FOUR, NARROW, WIDE };
 
 INLINE __m256i load(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -31,8 +18,8 @@ INLINE long long load64(const void *p) {
 }
 
 /* The order of x16_tree(). */
-INLINE float tree(__m256 lo, __m256 hi) {
-    __m256 s = _mm256_add_ps(lo, hi);
+INLINE float tree(const vec f[2]) {
+    __m256 s = _mm256_add_ps(f[0], f[1]);
     __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
     t = _mm_add_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
@@ -155,7 +142,7 @@ INLINE void lanes_row(const kern_linear *job, int64_t r, const lut *t, int64_t i
         EACH (i, n) add_chunk(f[i], q, &x[i], c, kind == FOUR);
     }
     float scale = kind == CHANNEL8 ? kern_at(w->scale, w->scale_type, r) : t->scale;
-    EACH (i, n) kern_store(job, i0 + i, r, tree(f[i][0], f[i][1]) * scale);
+    EACH (i, n) kern_store(job, i0 + i, r, tree(f[i]) * scale);
 }
 
 INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
@@ -238,7 +225,7 @@ INLINE void blocks(const kern_linear *job, int64_t lo, int64_t hi, bool nibbles)
             if (b < n)
                 f[b / 8 % 2] =
                     add_blocks(f[b / 8 % 2], p + b * bytes, scales + 2 * b, &x, b, (int)(n - b), nibbles);
-            kern_store(job, i, r, tree(f[0], f[1]));
+            kern_store(job, i, r, tree(f));
         }
     }
 }
@@ -260,11 +247,6 @@ INLINE __m256 bytes8(__m128i v) {
 /* To fp16 numbers. */
 INLINE __m256 rounded8(__m256 v) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-/* The factor of row r that is left for its sum. */
-INLINE float scale_of(const kern_weight *w, int64_t r, int kind) {
-    return kind == CHANNEL8 && !w->rounded ? kern_at(w->scale, w->scale_type, r) : 1;
 }
 
 /* Elements c .. c + 63 of row r; CHANNEL8 without its scale unless it is rounded. */
@@ -306,140 +288,11 @@ INLINE void floats64(const kern_weight *w, const lut *t, int64_t r, int64_t c, i
     }
 }
 
-/* As floats64(), where whole vectors would reach behind the row or the data; zeros behind the row. */
-static void floats_end(const kern_weight *w, int64_t r, int64_t c, int kind, float out[64]) {
-    int64_t n = w->cols - c < 64 ? w->cols - c : 64;
-    memset(out, 0, 64 * sizeof *out);
-    if (kind == CHANNEL8 && !w->rounded)
-        for (int64_t i = 0; i < n; i++) out[i] = ((const int8_t *)w->data)[r * w->cols + c + i];
-    else
-        kern_decode(w, r, c, n, out);
-}
-
-INLINE bool is_inside(const kern_weight *w, int64_t r, int64_t c, int kind) {
-    if (c + 64 > w->cols) return false;
-    return kind < TINY || kind == WIDE || ((w->rows - r) * w->cols - c) * w->bits / 8 >= 8 * w->bits + 8;
-}
-
-static __m256 load_first(const float *x, int64_t n) {
-    float v[8] = {0};
-    if (n > 0) memcpy(v, x, (size_t)(n < 8 ? n : 8) * 4);
-    return _mm256_loadu_ps(v);
-}
-
-/* Rows r, r + apart, .. against one row of x. */
-INLINE void gemv(const kern_linear *job, const lut *t, int64_t r, int64_t apart, int rows, int kind) {
-    const kern_weight *w = job->w;
-    const float *x = job->x;
-    __m256 f[ROWS][2], v[8];
-    EACH (k, rows) f[k][0] = f[k][1] = _mm256_setzero_ps();
-    for (int64_t c = 0; c < w->cols; c += 64)
-        EACH (k, rows) {
-            if (is_inside(w, r + k * apart, c, kind)) {
-                floats64(w, t + k, r + k * apart, c, kind, v);
-                EACH (j, 8) f[k][j % 2] = _mm256_fmadd_ps(_mm256_loadu_ps(x + c + 8 * j), v[j], f[k][j % 2]);
-            } else {
-                float end[64];
-                floats_end(w, r + k * apart, c, kind, end);
-                for (int j = 0; j < 8; j++)
-                    f[k][j % 2] = _mm256_fmadd_ps(load_first(x + c + 8 * j, w->cols - c - 8 * j),
-                                                  _mm256_loadu_ps(end + 8 * j), f[k][j % 2]);
-            }
-        }
-    EACH (k, rows) {
-        float y = tree(f[k][0], f[k][1]);
-        kern_store(job, 0, r + k * apart, kind == CHANNEL8 ? y * scale_of(w, r + k * apart, kind) : y);
-    }
-}
-
-/* A decoded row of w against rows of x from i0 on. */
-INLINE void tile(const kern_linear *job, const float *v, int64_t r, int64_t i0, int n, int kind) {
-    const kern_weight *w = job->w;
-    const float *x = (const float *)job->x + i0 * job->ldx;
-    __m256 f[BATCH][2];
-    int64_t c = 0;
-    EACH (i, n) f[i][0] = f[i][1] = _mm256_setzero_ps();
-    for (; c + 16 <= w->cols; c += 16)
-        EACH (j, 2) {
-            __m256 wv = _mm256_loadu_ps(v + c + 8 * j);
-            EACH (i, n) f[i][j] = _mm256_fmadd_ps(_mm256_loadu_ps(x + i * job->ldx + c + 8 * j), wv, f[i][j]);
-        }
-    if (c < w->cols)
-        EACH (j, 2)
-            EACH (i, n)
-                f[i][j] = _mm256_fmadd_ps(load_first(x + i * job->ldx + c + 8 * j, w->cols - c - 8 * j),
-                                          _mm256_loadu_ps(v + c + 8 * j), f[i][j]);
-    EACH (i, n) {
-        float y = tree(f[i][0], f[i][1]);
-        kern_store(job, i0 + i, r, kind == CHANNEL8 ? y * scale_of(w, r, kind) : y);
-    }
-}
-
-INLINE void decode_row(const kern_weight *w, const lut *t, int64_t r, int kind, float *out) {
-    __m256 v[8];
-    for (int64_t c = 0; c < w->cols; c += 64)
-        if (is_inside(w, r, c, kind)) {
-            floats64(w, t, r, c, kind, v);
-            EACH (j, 8) _mm256_storeu_ps(out + c + 8 * j, v[j]);
-        } else {
-            floats_end(w, r, c, kind, out + c);
-        }
-}
-
-INLINE void open_table(lut *t, const kern_weight *w, int64_t r, bool first, int kind) {
-    if (kind >= TINY && (first || r % w->block_rows == 0)) lut_open(t, w, r, false);
-}
-
-INLINE void exact(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
-    int64_t apart = job->n == 1 ? (hi - lo) / ROWS : 0, r = lo;
-    lut t[ROWS];
-    for (; r < lo + apart; r++) {
-        for (int k = 0; k < ROWS; k++) open_table(&t[k], job->w, r + k * apart, r == lo, kind);
-        gemv(job, t, r, apart, ROWS, kind);
-    }
-    for (int64_t first = r = lo + ROWS * apart; r < hi; r++) {
-        open_table(t, job->w, r, r == first, kind);
-        if (job->n == 1) {
-            gemv(job, t, r, 0, 1, kind);
-            continue;
-        }
-        int64_t i = 0;
-        decode_row(job->w, t, r, kind, job->scratch);
-        for (; i + BATCH <= job->n; i += BATCH) tile(job, job->scratch, r, i, BATCH, kind);
-        for (; i < job->n; i++) tile(job, job->scratch, r, i, 1, kind);
-    }
-}
-
-#define KERNEL(name, kind)                                                                                   \
-    static void name(const kern_linear *job, int64_t lo, int64_t hi) {                                       \
-        exact(job, lo, hi, kind);                                                                            \
-    }
-KERNEL(exact_f32, F32)
-KERNEL(exact_f16, F16)
-KERNEL(exact_channel8, CHANNEL8)
-KERNEL(exact_block8, BLOCK8)
-KERNEL(exact_block4, BLOCK4)
-KERNEL(exact_tiny, TINY)
-KERNEL(exact_narrow, NARROW)
-KERNEL(exact_wide, WIDE)
-
-static void exact_palette(const kern_linear *job, int64_t lo, int64_t hi) {
-    if (job->w->bits <= 4)
-        exact_tiny(job, lo, hi);
-    else if (job->w->bits <= 6)
-        exact_narrow(job, lo, hi);
-    else
-        exact_wide(job, lo, hi);
-}
+#define SLACK 8 /* bytes that codes32() may read behind 64 codes */
+#include "kernels/body_exact.h"
 
 void kern_avx2(kern_table *t) {
-    static kern_linear_fn *const fn[KERN_W_KINDS] = {
-        [KERN_W_F32] = exact_f32,          [KERN_W_F16] = exact_f16,       [KERN_W_CHANNEL8] = exact_channel8,
-        [KERN_W_BLOCK8] = exact_block8,    [KERN_W_BLOCK4] = exact_block4, [KERN_W_PALETTE] = exact_palette,
-        [KERN_W_PALETTE4] = exact_palette,
-    };
-    for (int kind = 0; kind < KERN_W_KINDS; kind++)
-        if (fn[kind]) t->linear[KERN_EXACT][kind] = fn[kind], t->scratch[KERN_EXACT][kind] = 4;
+    exact_fill(t);
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = int16_channel8;
     t->linear[KERN_INT16][KERN_W_PALETTE] = int16_palette;
     t->linear[KERN_INT16][KERN_W_PALETTE4] = int16_palette4;
