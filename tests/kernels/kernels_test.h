@@ -17,4 +17,6 @@ void test_linear(const kern_table *tables, int n_tables);
 void test_rows(const kern_ops *k, uint64_t *seed);
 void test_attention(const kern_ops *k, uint64_t *seed);
 void test_delta(const kern_ops *k, uint64_t *seed);
+/* isa: a name of kern_isas(). */
+void test_rounded(const char *isa);
 #endif

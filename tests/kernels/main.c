@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
         test_attention(&k, &seed);
         test_delta(&k, &seed);
     }
+    for (int i = 0; i < n; i++) test_rounded(table[i].isa);
     printf("%ld checks, %ld failures\n", checks, failures);
     return failures != 0;
 }
