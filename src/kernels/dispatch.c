@@ -6,6 +6,8 @@
 #include <string.h>
 #ifdef __x86_64__
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 #ifdef __linux__
 #include <sys/syscall.h>
@@ -56,12 +58,25 @@ static bool has_amx(void) {
 }
 #endif
 
+#ifdef __aarch64__
+/* Dot products of bytes, from Armv8.2 on: HWCAP_ASIMDDP. */
+static bool has_neondot(void) {
+#ifdef __linux__
+    return getauxval(AT_HWCAP) >> 20 & 1;
+#else
+    return false;
+#endif
+}
+#endif
+
 /* In ascending order; each may use what the ones before it have. */
 #ifdef __x86_64__
 #define ISAS(ROW)                                                                                            \
     ROW(portable, always)                                                                                    \
     ROW(avx2, has_avx2)                                                                                      \
     ROW(avx512, has_avx512) ROW(avx512bf16, has_avx512bf16) ROW(amx, has_amx)
+#elif defined(__aarch64__)
+#define ISAS(ROW) ROW(portable, always) ROW(neon, always) ROW(neondot, has_neondot)
 #else
 #define ISAS(ROW) ROW(portable, always)
 #endif

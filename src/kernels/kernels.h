@@ -50,6 +50,8 @@ typedef enum {
     KERN_X_SPLIT,   /* of 64 values the even ones, then the odd ones */
     KERN_X_BYTES,   /* int16 as high and low bytes, 64 of each at a time */
     KERN_X_NIBBLES, /* as BYTES; of 128 elements the even ones, then the odd ones */
+    KERN_X_FOURTHS, /* of 64 values every fourth from 0, 1, 2, 3 on */
+    KERN_X_LANES,   /* as BYTES, those of a lane together */
     KERN_X_BF16,    /* as the instruction set wants it */
     KERN_X_FORMS
 } kern_form;

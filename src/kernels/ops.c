@@ -10,6 +10,8 @@ static const struct {
 #ifdef __x86_64__
     {"avx2", kern_ops_avx2},
     {"avx512", kern_ops_avx512},
+#elif defined(__aarch64__)
+    {"neon", kern_ops_neon},
 #endif
 };
 

@@ -10,8 +10,11 @@ void kern_avx2(kern_table *t);
 void kern_avx512(kern_table *t);
 void kern_avx512bf16(kern_table *t);
 void kern_amx(kern_table *t);
+void kern_neon(kern_table *t);
+void kern_neondot(kern_table *t);
 
 void kern_ops_portable(kern_ops *t);
 void kern_ops_avx2(kern_ops *t);
 void kern_ops_avx512(kern_ops *t);
+void kern_ops_neon(kern_ops *t);
 #endif

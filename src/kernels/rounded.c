@@ -15,5 +15,7 @@ void kern_rounded_open(kern_rounded *t, const char *cap) {
 #ifdef __x86_64__
     kern_rounded_avx2(t);
     if (strcmp(k.isa, "avx2")) kern_rounded_avx512(t);
+#elif defined(__aarch64__)
+    kern_rounded_neon(t);
 #endif
 }

@@ -45,6 +45,13 @@ INLINE vec load_half(const uint16_t *p) {
     u.part[0] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
     u.part[1] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)));
     return u.v;
+#elif defined(CONVERT_NEON)
+    union {
+        float32x4_t part[4];
+        vec v;
+    } u;
+    for (int i = 0; i < 4; i++) u.part[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
+    return u.v;
 #else
     hvec h;
     memcpy(&h, p, sizeof h);
@@ -65,6 +72,12 @@ INLINE void store_half(uint16_t *p, vec v) {
     } u = {v};
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(u.part[0], _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(u.part[1], _MM_FROUND_TO_NEAREST_INT));
+#elif defined(CONVERT_NEON)
+    union {
+        vec v;
+        float32x4_t part[4];
+    } u = {v};
+    for (int i = 0; i < 4; i++) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(u.part[i])));
 #else
     for (int i = 0; i < 16; i++) p[i] = num_f32_f16(v[i]);
 #endif

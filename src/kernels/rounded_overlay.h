@@ -6,4 +6,5 @@
 void kern_rounded_portable(kern_rounded *t);
 void kern_rounded_avx2(kern_rounded *t);
 void kern_rounded_avx512(kern_rounded *t);
+void kern_rounded_neon(kern_rounded *t);
 #endif
