@@ -1,5 +1,5 @@
+#include "base/html.h"
 #include "check/figures.h"
-#include "check/plots.h"
 #include "generate/artifact.h"
 #include <math.h>
 #include <stdio.h>
@@ -10,38 +10,6 @@
 #define MOST_BARS     24 /* values in the plot of head-room */
 #define MOST_CASES    60
 #define HEAD_ROOM_END 0x1p16 /* bars of head-room end here: 16 bits */
-
-static const char style[] =
-    ":root{color-scheme:light dark;--page:#fff;--ink:#1c2026;--soft:#5b6470;--line:#d9dee5;--card:#f5f7fa;"
-    "--bar:#2f6fd0;--warn:#c2410c;--good:#15803d;--bad:#b91c1c}\n"
-    "@media(prefers-color-scheme:dark){:root{--page:#14171c;--ink:#e6e9ee;--soft:#9aa4b2;--line:#333a44;"
-    "--card:#1d2229;--bar:#6ea4f4;--warn:#fb923c;--good:#4ade80;--bad:#f87171}}\n"
-    "*{box-sizing:border-box}body{margin:0 auto;padding:16px;max-width:60rem;background:var(--page);"
-    "color:var(--ink);font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}\n"
-    "h1{font-size:1.35rem;margin:.2rem 0}h2{font-size:1.1rem;margin:1.8rem 0 .4rem}p{margin:.3rem 0}\n"
-    ".soft{color:var(--soft);font-size:.9rem}.verdict{border-left:6px solid;padding:.5rem .9rem;margin:1rem "
-    "0;"
-    "background:var(--card)}.passed{border-color:var(--good)}.failed{border-color:var(--bad)}\n"
-    ".verdict strong{font-size:1.2rem}.passed strong{color:var(--good)}.failed strong{color:var(--bad)}\n"
-    "ul{margin:.3rem 0;padding-left:1.2rem}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:10px}\n"
-    ".tile{background:var(--card);padding:.6rem .8rem}.tile b{display:block;font-size:1.3rem;"
-    "font-variant-numeric:tabular-nums}\n"
-    ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-"
-    "nums}"
-    "th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
-    "th:first-child,td:first-child{text-align:left}td.text{text-align:left}th{color:var(--soft);font-weight:"
-    "600}\n"
-    "pre{background:var(--card);padding:.6rem .8rem;font-size:.8rem;white-space:pre-wrap}\n"
-    "svg{display:block;width:100%;max-width:36rem}svg text{font-size:10px;fill:var(--soft)}"
-    ".grid{stroke:var(--line)}.column{fill:var(--bar)}\n"
-    ".bar{display:grid;grid-template-columns:minmax(7rem,16rem) 1fr 8rem;gap:8px;align-items:center;"
-    "font-size:.85rem;margin:2px "
-    "0}.track{background:var(--card);height:.85rem}.fill{display:block;height:100%;"
-    "background:var(--bar)}.fill.warn{background:var(--warn)}.figure{text-align:right;"
-    "font-variant-numeric:tabular-nums;color:var(--soft)}\n"
-    "@media(max-width:34rem){.bar{grid-template-columns:1fr 7.5rem}.bar "
-    ".label{grid-column:1/-1;margin-top:4px}}\n";
 
 static void heading(str *s, const char *title, const char *text) {
     str_printf(s, "<h2>%s</h2>\n<p class=\"soft\">%s</p>\n", title, text);
@@ -262,14 +230,9 @@ static void add_words(const check_report *r, str *s) {
 
 void check_report_html(const check_report *r, str *s) {
     str subject = figure_subject(&r->side[0]);
-    str_printf(
-        s, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>millet check: ");
-    html_str(s, str_get(&subject));
-    str_printf(s, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
-    html_str(s, str_get(&subject));
+    html_begin(s, "millet check: ", str_get(&subject));
     str_free(&subject);
-    str_adds(s, "</h1>\n<p class=\"soft\">against ");
+    str_adds(s, "<p class=\"soft\">against ");
     html_str(s, artifact_name(r->checkpoint));
     str_printf(s, "; millet %s, %.0f s</p>\n", MILLET_VERSION, r->seconds);
     add_verdict(r, s);
@@ -282,5 +245,5 @@ void check_report_html(const check_report *r, str *s) {
     if (r->prefill.n) add_prefill(&r->prefill, s);
     if (r->side[0].parity.n_worst) add_worst(r, s);
     add_words(r, s);
-    str_adds(s, "</body>\n</html>\n");
+    html_end(s);
 }

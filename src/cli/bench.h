@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/bandwidth.h"
 #include "base/str.h"
+#include "cli/table.h"
 #include "generate/bench.h"
 #include "generate/footprint.h"
 #include "kernels/rates.h"
@@ -78,9 +79,21 @@ double bench_share_of_rate(const bench_report *s, const bench_row *r);
 /* How many ids the longest prompt had, with what was fed before it. */
 int64_t bench_ids_fed(const bench_report *s);
 
+/* As shown in every form. */
+table bench_figures_table(const bench_report *s);
+table bench_limits_table(const bench_report *s);
+table bench_kernels_table(arena *a, const profile *p); /* p->workers > 0 */
+const char *bench_profile_title(const bench_report *s, const bench_row *r, const profile *p);
+/* Seconds that walks of plans took. */
+double bench_walked(const profile *p);
+
 void bench_print_text(const bench_report *s, bool markdown);
 void bench_print_profiles(const bench_report *s, bool markdown);
-void bench_print_limits(const bench_report *s, bool markdown);
 void bench_print_csv(const bench_report *s);
 void bench_add_json(str *b, const bench_report *s); /* one object: docs/schema/bench.schema.json */
+void bench_add_html(str *s, const bench_report *r); /* one page */
+
+/* Prints what changed between two files that --json wrote: the tests that both have, limits, starts, memory,
+ * profiles. ERR_FORMAT for other files, ERR_INVALID when there is nothing to compare. */
+bool bench_compare(arena *a, const char *before, const char *after, bool markdown, err *e);
 #endif

@@ -90,15 +90,20 @@ static void print_limits_lines(const bench_report *s) {
     }
 }
 
-void bench_print_text(const bench_report *s, bool markdown) {
+table bench_figures_table(const bench_report *s) {
     static const char *const head[] = {"test",     "threads",  "depth",   "prompt tok/s",
                                        "ms/token", "GFLOP/s",  "of peak", "decode tok/s",
                                        "ms/token", "MB/token", "GB/s",    "of read"};
-    char hex[SHA256_HEX];
     table t = {.a = s->a, .columns = sizeof head / sizeof *head};
-    bench_ids_sha256(s->m->vocab, bench_ids_fed(s), hex);
     add_head(&t, head);
     for (size_t i = 0; i < s->n; i++) add_row(&t, s, &s->row[i]);
+    return t;
+}
+
+void bench_print_text(const bench_report *s, bool markdown) {
+    char hex[SHA256_HEX];
+    table t = bench_figures_table(s);
+    bench_ids_sha256(s->m->vocab, bench_ids_fed(s), hex);
     table_print(&t, markdown);
     cli_printf("\n");
     print_limits_lines(s);
@@ -108,7 +113,7 @@ void bench_print_text(const bench_report *s, bool markdown) {
     cli_printf("SHA-256 of the %" PRId64 " ids: %s\n", bench_ids_fed(s), hex);
 }
 
-void bench_print_limits(const bench_report *s, bool markdown) {
+table bench_limits_table(const bench_report *s) {
     static const char *const head[] = {"limit", "threads", "best", "median", "unit"};
     table t = {.a = s->a, .columns = sizeof head / sizeof *head};
     add_head(&t, head);
@@ -123,7 +128,7 @@ void bench_print_limits(const bench_report *s, bool markdown) {
             table_text(&t, read ? "GB/s" : l->rate[k - 1].kind.floats ? "GFLOP/s" : "GOP/s");
         }
     }
-    table_print(&t, markdown);
+    return t;
 }
 
 /* ---- profiles ---- */
@@ -158,47 +163,61 @@ static void add_profile_row(table *t, const profile *p, const profile_row *r) {
     add_waits(t, p, r->wait);
 }
 
-static table new_table(const bench_report *s, const profile *p, const char *first) {
+static table new_table(arena *a, const profile *p, const char *first) {
     const char *head[] = {first, "calls/token", "ms/token", "share", "MB/token", "GB/s", "GFLOP/s"};
-    table t = {.a = s->a, .columns = sizeof head / sizeof *head};
+    table t = {.a = a, .columns = sizeof head / sizeof *head};
     add_head(&t, head);
     t.columns += wait_columns(p);
     for (unsigned i = 0; i < wait_columns(p); i++)
-        table_text(&t, p->workers > MOST_WAITS ? "wait" : arena_printf(s->a, "wait %u", i));
+        table_text(&t, p->workers > MOST_WAITS ? "wait" : arena_printf(a, "wait %u", i));
     return t;
+}
+
+double bench_walked(const profile *p) {
+    double sum = 0;
+    for (unsigned i = 0; i < p->workers; i++) sum += (p->all.work[i] + p->all.wait[i]) / (double)p->workers;
+    return sum;
 }
 
 /* What is no step: begin and end of calls, and the time that no plan ran. */
 static void add_rest(table *t, const profile *p) {
-    double walked = 0;
-    for (unsigned i = 0; i < p->workers; i++)
-        walked += (p->all.work[i] + p->all.wait[i]) / (double)p->workers;
     add_profile_row(t, p, &p->call);
     table_text(t, "outside of plans");
-    add_done(t, p, &(profile_row){0}, p->seconds - walked);
+    add_done(t, p, &(profile_row){0}, p->seconds - bench_walked(p));
     for (size_t i = 0; i < wait_columns(p); i++) table_text(t, "-");
     add_profile_row(t, p, &p->all);
 }
 
+table bench_kernels_table(arena *a, const profile *p) {
+    table t = new_table(a, p, "kernel");
+    for (size_t i = 0; i < p->n_kernel; i++) add_profile_row(&t, p, &p->kernel[i]);
+    add_rest(&t, p);
+    return t;
+}
+
+static table layers_table(arena *a, const profile *p) {
+    table t = new_table(a, p, "layer");
+    for (size_t i = 0; i < p->n_layer; i++) add_profile_row(&t, p, &p->layer[i]);
+    return t;
+}
+
+const char *bench_profile_title(const bench_report *s, const bench_row *r, const profile *p) {
+    return arena_printf(s->a, "%s at depth %" PRId64 ", threads: %u, %s: %.3f ms a token", r->c.name,
+                        r->c.depth, s->limits[r->limits].threads,
+                        p == &r->profile.prompt ? "prompt" : "decode", 1e3 * p->seconds / (double)p->tokens);
+}
+
 static void print_profile(const bench_report *s, const bench_row *r, const profile *p, bool markdown) {
-    cli_printf("\n%s at depth %" PRId64 ", threads: %u, %s: %.3f ms a token\n\n", r->c.name, r->c.depth,
-               s->limits[r->limits].threads, p == &r->profile.prompt ? "prompt" : "decode",
-               1e3 * p->seconds / (double)p->tokens);
+    cli_printf("\n%s\n\n", bench_profile_title(s, r, p));
     if (!p->workers) {
         cli_printf("no plan ran: the reference evaluator did everything\n");
         return;
     }
-    table t = new_table(s, p, "kernel");
-    for (size_t i = 0; i < p->n_kernel; i++) add_profile_row(&t, p, &p->kernel[i]);
-    add_rest(&t, p);
-    table_print(&t, markdown);
+    table kernels = bench_kernels_table(s->a, p), layers = layers_table(s->a, p);
+    table_print(&kernels, markdown);
     cli_printf("\n");
-    t = new_table(s, p, "layer");
-    for (size_t i = 0; i < p->n_layer; i++) add_profile_row(&t, p, &p->layer[i]);
-    table_print(&t, markdown);
-    bool slow = false;
-    for (size_t i = 0; i < p->n_kernel; i++) slow |= p->kernel[i].slow;
-    cli_printf(slow ? "\n(!) no fast kernel\n" : "\nevery step has a fast kernel\n");
+    table_print(&layers, markdown);
+    cli_printf(p->all.slow ? "\n(!) no fast kernel\n" : "\nevery step has a fast kernel\n");
 }
 
 void bench_print_profiles(const bench_report *s, bool markdown) {

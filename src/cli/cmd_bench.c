@@ -1,6 +1,7 @@
 /* millet bench. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/parallel.h"
 #include "base/team.h"
 #include "cli/bench.h"
@@ -107,32 +108,43 @@ static bool runs_start(const cli_args *a) {
     return cli_given(a, "protocol") && !strcmp(cli_text(a, "protocol"), "start");
 }
 
+/* With `mode` only these options, NULL behind the last, have a meaning. */
+static int check_mode(const cli_args *a, const char *mode, const char *const *allowed) {
+    static const char *const all[] = {"protocol",  "prompt", "new-tokens", "depth",    "trials",
+                                      "threads",   "start",  "limits",     "compare",  "profile",
+                                      "precision", "html",   "csv",        "markdown", "json"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *const *has = allowed;
+        while (*has && strcmp(*has, all[i]) != 0) has++;
+        if (!*has && cli_given(a, all[i])) return cli_usage(a, "%s has no use for --%s", mode, all[i]);
+    }
+    return CLI_OK;
+}
+
 /* Options that make no sense together. */
 static int check(const cli_args *a) {
-    static const char *const of_artifacts[] = {"protocol", "prompt", "new-tokens", "depth",  "trials",
-                                               "start",    "csv",    "precision",  "profile"},
+    static const char *const with_limits[] = {"limits", "threads", "markdown", "json", NULL},
+                             *const with_compare[] = {"compare", "markdown", NULL},
+                             *const with_start[] = {"protocol", "threads", "precision", "json", NULL},
                              *const forms[] = {"markdown", "json", "csv"};
-    bool limits = cli_flag(a, "limits"), sizes = cli_given(a, "prompt") || cli_given(a, "new-tokens");
-    const char *form = NULL;
+    bool sizes = cli_given(a, "prompt") || cli_given(a, "new-tokens");
+    const char *form = NULL, *artifact = cli_arg(a, "[ARTIFACT]");
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (!cli_flag(a, forms[i])) continue;
         if (form) return cli_usage(a, "give one of --%s and --%s", form, forms[i]);
         form = forms[i];
     }
-    if (limits && cli_arg(a, "[ARTIFACT]")) return cli_usage(a, "--limits takes no artifact");
-    for (size_t i = 0; limits && i < sizeof of_artifacts / sizeof *of_artifacts; i++)
-        if (cli_given(a, of_artifacts[i]))
-            return cli_usage(a, "--limits has no use for --%s", of_artifacts[i]);
-    if (limits) return CLI_OK;
-    if (!cli_arg(a, "[ARTIFACT]")) return cli_usage(a, "give an artifact or --limits");
+    if (cli_given(a, "compare"))
+        return artifact ? check_mode(a, "--compare", with_compare)
+                        : cli_usage(a, "give two files: --compare BEFORE AFTER");
+    if (cli_flag(a, "limits"))
+        return artifact ? cli_usage(a, "--limits takes no artifact") : check_mode(a, "--limits", with_limits);
+    if (!artifact) return cli_usage(a, "give an artifact or --limits");
+    if (runs_start(a)) return check_mode(a, "--protocol start", with_start);
     if (sizes && cli_given(a, "protocol"))
         return cli_usage(a, "a --protocol has its own sizes: leave out -p and -n");
     if (!sizes && (cli_given(a, "depth") || cli_given(a, "trials")))
         return cli_usage(a, "--depth and --trials need -p or -n");
-    if (runs_start(a) &&
-        (cli_flag(a, "profile") || cli_flag(a, "start") || cli_flag(a, "csv") || cli_flag(a, "markdown")))
-        return cli_usage(a,
-                         "--protocol start is one line of figures or --json, without --profile and --start");
     return CLI_OK;
 }
 
@@ -140,7 +152,7 @@ static int choose(const cli_args *a, bench_report *s) {
     cases l = {.n = 0};
     int code = check(a);
     if (code == CLI_OK) code = choose_threads(a, s);
-    if (code != CLI_OK || cli_flag(a, "limits")) return code;
+    if (code != CLI_OK || cli_flag(a, "limits") || cli_given(a, "compare")) return code;
     if (cli_given(a, "prompt") || cli_given(a, "new-tokens")) code = free_form(a, s->a, &l);
     const char *name = cli_given(a, "protocol") ? cli_text(a, "protocol") : "ane";
     for (size_t i = 0; !l.n && i < sizeof protocols / sizeof *protocols; i++)
@@ -235,16 +247,35 @@ static int print_limits(const cli_args *a, bench_report *s) {
         if (cli_interrupted()) return cli_done();
         if (!bench_measure_limits(&s->limits[i], s->limits[i].threads, true, &e)) return cli_fail(&e);
     }
+    table t = bench_limits_table(s);
     if (cli_flag(a, "json"))
         print_json(s);
     else
-        bench_print_limits(s, cli_flag(a, "markdown"));
+        table_print(&t, cli_flag(a, "markdown"));
     return CLI_OK;
+}
+
+static bool write_page(file_out *out, const bench_report *s, err *e) {
+    str page = {0};
+    bench_add_html(&page, s);
+    bool ok = file_out_write(out, page.s, page.len, e);
+    str_free(&page);
+    return ok;
+}
+
+/* The page's file is begun first: a path that can't be written shall not cost minutes. */
+static bool measure_for(const cli_args *a, bench_report *s, err *e) {
+    file_out out;
+    bool html = cli_given(a, "html");
+    if (html && !file_out_begin(&out, cli_text(a, "html"), e)) return false;
+    bool ok = measure(a, s, e) && (!html || write_page(&out, s, e));
+    if (html) ok = file_out_end(&out, ok, e) && ok;
+    return ok;
 }
 
 static int print_figures(const cli_args *a, bench_report *s) {
     err e = {0};
-    if (!measure(a, s, &e)) return cli_fail(&e);
+    if (!measure_for(a, s, &e)) return cli_fail(&e);
     if (cli_flag(a, "json")) {
         print_json(s);
     } else if (cli_flag(a, "csv")) {
@@ -256,6 +287,12 @@ static int print_figures(const cli_args *a, bench_report *s) {
     return CLI_OK;
 }
 
+static int print_changes(const cli_args *a, const bench_report *s) {
+    err e = {0};
+    bool ok = bench_compare(s->a, cli_text(a, "compare"), s->artifact, cli_flag(a, "markdown"), &e);
+    return ok ? CLI_OK : cli_fail(&e);
+}
+
 int cmd_bench(const cli_args *a) {
     bench_report s = {
         .a = arena_new(), .artifact = cli_arg(a, "[ARTIFACT]"), .precision = cli_text(a, "precision")};
@@ -263,9 +300,10 @@ int cmd_bench(const cli_args *a) {
     if (code == CLI_OK) {
         cli_catch_interrupts();
         bench_describe_machine(&s);
-        code = cli_flag(a, "limits") ? print_limits(a, &s)
-               : runs_start(a)       ? print_start(a, &s)
-                                     : print_figures(a, &s);
+        code = cli_given(a, "compare") ? print_changes(a, &s)
+               : cli_flag(a, "limits") ? print_limits(a, &s)
+               : runs_start(a)         ? print_start(a, &s)
+                                       : print_figures(a, &s);
     }
     for (size_t i = 0; i < s.n; i++) bench_result_free(&s.row[i].r);
     lm_close(s.m);

@@ -65,7 +65,8 @@ MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --json
 json "r[0]['bytes_per_token'] is None and r[0]['decode_tokens_per_s'] > 0"
 
 # where the time goes: no moment of a walk is lost, whichever worker looks; a token's products are those of its weights
-expect 0 "" "$millet" bench "$out" -p 20 -n 6 -r 2 --profile --json
+expect 0 "" "$millet" bench "$out" -p 20 -n 6 -r 2 --profile --json --html "$work/page.html"
+cp "$work/stdout" "$work/before.json"
 cat >"$work/profile.py" <<'EOF'
 import glob, json, math, sys
 results = json.load(open(sys.argv[1]))["results"]
@@ -92,6 +93,54 @@ for r, tokens in zip(results, (20, 6)):
     assert [x["name"] for x in p["layers"]] == ["before layers", *(f"layer {i}" for i in range(8)), "behind layers"]
 EOF
 "$python" "$work/profile.py" "$work/stdout" "$MILLET_SOURCE/models/tiny-qwen3.5" || fail "profile"
+# the page needs nothing else, and is well-formed; the decode rate is drawn, and the profile
+cat >"$work/page.py" <<'EOF'
+import re, sys
+from html.parser import HTMLParser
+from xml.dom.minidom import parseString
+page = open(sys.argv[1], encoding="utf-8").read()
+class Nesting(HTMLParser):
+    open = []
+    def handle_starttag(self, tag, attrs):
+        assert not {"src", "href"} & {name for name, _ in attrs}
+        if tag != "meta": self.open.append(tag)
+    def handle_startendtag(self, tag, attrs): pass
+    def handle_endtag(self, tag): assert self.open.pop() == tag, (tag, self.getpos())
+parser = Nesting()
+parser.feed(page)
+assert not parser.open and "://" not in page
+plots = [parseString(svg) for svg in re.findall("<svg.*?</svg>", page, re.S)]
+titles = [p.getElementsByTagName("title")[0].firstChild.data for p in plots]
+assert titles[0].startswith("decode") and titles[1:] == ["milliseconds a token by layer"] * 2, titles
+assert len(plots[0].getElementsByTagName("circle")) == 2 and "linear+ fp16 exact 256 x 768" in page
+EOF
+"$python" "$work/page.py" "$work/page.html" || fail "page"
+
+# before and after
+"$python" -c "
+import json
+d = json.load(open('$work/before.json'))
+d['results'][1]['decode_tokens_per_s'] *= 2
+d['results'][0]['prompt_profile']['kernels'][0]['name'] = 'new \x1b kernel'
+d['limits'][0]['read_best_gb_per_s'] = 80
+json.dump(d, open('$work/after.json', 'w'))
+d['results'] = d['results'][:1]
+d['results'][0]['threads'] += 1
+json.dump(d, open('$work/other.json', 'w'))
+"
+expect 0 "" "$millet" bench --compare "$work/before.json" "$work/after.json"
+rows '^n6, depth 0, threads [0-9]+ +decode tok/s +[0-9.]+ +[0-9.]+ +2.000$' '^p20, .* prompt tok/s .* 1.000$' '^process +package, MiB .* 1.000$' \
+    '^machine, threads .* 80.00 ' '^new \? kernel +- +[0-9.]+ +-$' '^before: .* precision fast'
+expect 0 "" "$millet" bench --compare "$work/before.json" "$work/after.json" --markdown
+rows '^\| test \| figure \| before \| after \| ratio \|$'
+expect 1 "have no test in common" "$millet" bench --compare "$work/before.json" "$work/other.json"
+echo '{"format": "other"}' >"$work/other.json"
+expect 1 "other.json: is not what millet bench --json writes" "$millet" bench --compare "$work/other.json" "$work/after.json"
+expect 1 "other.json: is not what" "$millet" bench --compare "$work/after.json" "$work/other.json"
+expect 1 "nowhere: No such file" "$millet" bench --compare "$work/nowhere" "$work/after.json"
+expect 2 "give two files: --compare BEFORE AFTER" "$millet" bench --compare "$work/before.json"
+expect 2 "no use for --json" "$millet" bench --compare "$work/before.json" "$work/after.json" --json
+
 expect 0 "" "$millet" bench "$out" -n 2 -r 1 --profile
 rows '^n2 at depth 0, threads: [0-9]+, decode: [0-9.]+ ms a token$' '^kernel +calls/token +ms/token +share' '^layer 7 ' '^outside of plans '
 MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --profile
@@ -113,7 +162,10 @@ expect 2 "no use for --csv" "$millet" bench --limits --csv
 expect 2 "no use for --start" "$millet" bench --limits --start
 expect 2 "--threads must be up to 16 numbers from 1 to 64" "$millet" bench "$out" -t 0
 expect 2 "--threads must be up to 16 numbers from 1 to 64" "$millet" bench --limits -t 1,65
-expect 2 "without --profile and --start" "$millet" bench "$out" --protocol start --profile
+expect 2 "--protocol start has no use for --profile" "$millet" bench "$out" --protocol start --profile
+expect 1 "page.html: can't write" "$millet" bench "$out" --html "$work/nowhere/page.html"
+expect 1 "do not fit the context" "$millet" bench "$out" -p 2048 -n 2048 --html "$work/none.html"
+[ -e "$work/none.html" ] && fail "a page of a measurement that was refused"
 expect 2 "has its own sizes" "$millet" bench "$out" --protocol ane -n 3
 expect 2 "need -p or -n" "$millet" bench "$out" -d 3
 for list in 0 x 1,,2 1, -5 1048577 '' 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 99999999999999999999; do

@@ -1,12 +1,16 @@
-/* HTML text and plots of the report: bars in CSS, columns in SVG, all inline. For this module only. */
-#ifndef CHECK_PLOTS_H
-#define CHECK_PLOTS_H
+/* Pages of HTML that need nothing else: text, and plots as CSS and SVG. */
+#ifndef BASE_HTML_H
+#define BASE_HTML_H
 #include "base/str.h"
 
 /* Text with everything escaped that means something in HTML; ill-formed bytes and control characters come out
  * as U+FFFD. */
 void html_text(str *s, const char *text, size_t n);
 void html_str(str *s, const char *text);
+
+/* Begins a page, its styles inline: title of the window is prefix and title, the heading title alone. */
+void html_begin(str *s, const char *prefix, const char *title);
+void html_end(str *s);
 
 /* A list of horizontal bars, each with its label in front and a figure behind. share: length of the bar, 0 to
  * 1. warn: in the colour of what needs attention. */
@@ -24,4 +28,13 @@ typedef struct {
     bool percent; /* values are shares */
 } plot_data;
 void plot_columns(str *s, const plot_data *p);
+
+/* Lines through points over x from 0 on, y from 0 to the largest; names stand in a legend. */
+typedef struct {
+    const char *name;
+    const double *x, *y; /* by ascending x; finite */
+    size_t n;
+    bool guide; /* dashed: what to hold the others against */
+} plot_series;
+void plot_lines(str *s, const char *title, const char *x_name, const plot_series *series, size_t n);
 #endif
