@@ -134,7 +134,8 @@ bool lower_reference(lower *l, const ir_op *op) {
         out[i] = lower_fresh(l, &op->out[i]->type);
         lower_set(l, op->out[i], out[i]);
     }
-    lower_emit(l, run_reference, r, "reference", 1, 1, out, op->n_out, in, r->n_operand)->fallback = true;
+    plan_step *s = lower_emit(l, run_reference, r, "reference", 1, 1, out, op->n_out, in, r->n_operand);
+    s->fallback = s->once = true;
     return true;
 }
 

@@ -93,7 +93,9 @@ static place visible(lower *l, const place *mask, const place *length, int64_t t
     step_visible *s = ARENA_NEW(l->a, step_visible);
     *s = (step_visible){keys, mask->stride[mask->type.rank - 2], length != NULL};
     if (length) in[1] = *length;
-    lower_emit(l, run_visible, s, "visible keys", tokens, 1 + 4096 / keys, &y, 1, in, length ? 2 : 1);
+    int64_t grain = length ? tokens : 1 + 4096 / keys;
+    lower_emit(l, run_visible, s, "visible keys", tokens, grain, &y, 1, in, length ? 2 : 1)->once =
+        length != NULL;
     l->prepared = arena_grow(l->a, l->prepared, l->n_prepared, &l->cap_prepared, l->n_prepared + 1,
                              sizeof *l->prepared);
     l->prepared[l->n_prepared++] = (lower_prepared){*mask, y, tokens, keys, -1};

@@ -109,6 +109,7 @@ bool lower_slice_update(lower *l, const ir_op *op) {
     }
     plan_step *s = lower_emit(l, run_update, u, "update", 1, 1, &target, 1, in, n);
     s->bytes = (uint64_t)ir_type_count(&update.type) * s->arg[0].size;
+    s->once = true;
     lower_set(l, r, target);
     return true;
 }

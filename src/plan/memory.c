@@ -3,6 +3,10 @@
 
 #define ALIGN 16 /* cells: a cache line */
 
+static bool is_buffer(const plan_arg *a) {
+    return a->space == SPACE_ACT || a->space == SPACE_OWN;
+}
+
 static void touch(plan *p, uint32_t buffer, uint32_t step) {
     plan_buffer *b = &p->buffer[buffer];
     if (!b->used) b->first = b->last = step;
@@ -18,7 +22,7 @@ static int by_size(const void *x, const void *y) {
 }
 
 static bool together(const plan_buffer *a, const plan_buffer *b) {
-    return a->first <= b->last && b->first <= a->last;
+    return a->own == b->own && a->first <= b->last && b->first <= a->last;
 }
 
 /* The lowest gap among those that live at the same time. */
@@ -40,7 +44,7 @@ static void place(plan_buffer *b, plan_buffer *const *placed, size_t n) {
 void plan_place_buffers(plan *p) {
     for (uint32_t i = 0; i < p->n_step; i++)
         for (uint32_t k = 0; k < p->step[i].n_arg; k++)
-            if (p->step[i].arg[k].space == SPACE_ACT) touch(p, p->step[i].arg[k].buffer, i);
+            if (is_buffer(&p->step[i].arg[k])) touch(p, p->step[i].arg[k].buffer, i);
     for (size_t i = 0; i < p->f->n_in; i++)
         if (p->in[i].v->type.kind == IR_TENSOR) touch(p, p->in[i].buffer, 0);
     for (size_t i = 0; i < p->n_shape; i++) touch(p, p->shape[i].buffer, 0);
@@ -52,47 +56,7 @@ void plan_place_buffers(plan *p) {
     qsort(order, n, sizeof *order, by_size);
     for (size_t i = 0; i < n; i++) {
         place(order[i], order, i);
-        int64_t end = order[i]->offset + order[i]->cells;
-        if (end > p->cells) p->cells = end;
+        int64_t end = order[i]->offset + order[i]->cells, *most = order[i]->own ? &p->own : &p->cells;
+        if (end > *most) *most = end;
     }
-}
-
-/* ---- barriers ---- */
-
-typedef struct {
-    uint8_t space;
-    uint32_t buffer;   /* states */
-    int64_t low, high; /* cells of the block; elements of a state */
-    bool write, alone; /* alone: only worker 0 did it */
-} span;
-
-static span span_of(const plan *p, const plan_arg *a, bool write, bool alone) {
-    int64_t at = a->first + (a->space == SPACE_ACT ? p->buffer[a->buffer].offset : 0);
-    return (span){a->space, a->space == SPACE_STATE ? a->buffer : 0, at + a->low, at + a->high, write, alone};
-}
-
-static bool conflict(const span *x, const span *y) {
-    return (x->write || y->write) && !(x->alone && y->alone) && x->space == y->space &&
-           x->buffer == y->buffer && x->low < y->high && y->low < x->high;
-}
-
-/* A step waits for the others when it reads what they may still write, or writes what they may still read or
- * write, since the last barrier. */
-void plan_place_barriers(plan *p) {
-    size_t n = 0, cap = 256;
-    span *since = mem_alloc(cap * sizeof *since);
-    for (size_t i = 0; i < p->n_step; i++) {
-        plan_step *s = &p->step[i];
-        bool alone = s->extent <= s->grain;
-        if (n + s->n_arg > cap) since = mem_realloc(since, (cap = 2 * (n + s->n_arg)) * sizeof *since);
-        for (uint32_t k = 0; k < s->n_arg && !s->barrier; k++) {
-            span x = span_of(p, &s->arg[k], k < s->n_out, alone);
-            for (size_t j = 0; j < n && !s->barrier && x.space != SPACE_CONST; j++)
-                s->barrier = conflict(&x, &since[j]);
-        }
-        if (s->barrier) n = 0;
-        for (uint32_t k = 0; k < s->n_arg; k++)
-            if (s->arg[k].space != SPACE_CONST) since[n++] = span_of(p, &s->arg[k], k < s->n_out, alone);
-    }
-    free(since);
 }

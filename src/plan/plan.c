@@ -51,6 +51,7 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
         plan_free(p);
         return NULL;
     }
+    plan_spread_steps(p);
     plan_place_buffers(p);
     plan_place_barriers(p);
     if (o->dump && o->dump_stages && strstr(o->dump_stages, "plan")) plan_print(o->dump, p);
@@ -101,9 +102,9 @@ void plan_print(str *out, const plan *p) {
                p->f->name, p->n_step, barriers, fallbacks, p->cells * 4 / 1024);
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
-        str_printf(out, "%5zu %c %-20s %8" PRId64 " x%-6" PRId64 " %10" PRIu64 " B  %s %s\n", i,
-                   s->barrier ? '|' : ' ', s->kernel, s->extent, s->grain, s->bytes,
-                   s->origin ? ir_info(s->origin->code)->name : "",
+        str_printf(out, "%5zu %c%c %-20s %8" PRId64 " x%-6" PRId64 " %10" PRIu64 " B  %s %s\n", i,
+                   s->barrier ? '|' : ' ', " ~*1"[s->spread], s -> kernel, s -> extent, s -> grain,
+                   s -> bytes, s -> origin ? ir_info(s->origin->code) -> name : "",
                    s->origin && s->origin->n_out ? s->origin->out[0]->name : "result");
     }
 }

@@ -7,15 +7,20 @@
 
 struct plan_block {
     ref_buf *buf;
-    char *scratch; /* of all workers */
-    size_t scratch_bytes, each;
+    char *own; /* of all workers, `each` bytes: scratch first, then buffers */
+    size_t own_bytes, each;
 };
 
 struct plan_exec {
     const plan *p;
-    void **address;       /* by step: where its operands lie */
+    void **address;       /* [workers][n_address] by step: where its operands lie */
+    unsigned workers;     /* that the addresses are for */
     const ref_buf *bound; /* the block that the addresses are in */
-    void **state;         /* the states that they are in, by index of the function's inputs */
+    const char *own;      /* and the workers' own memory */
+    size_t each;
+    void **state;            /* the states that they are in, by index of the function's inputs */
+    _Atomic uint64_t *claim; /* [workers][n_claim]: begin and, in the upper half, end of what is left */
+    uint64_t *claims;        /* what they are at the start of a run */
     plan_block *block;
     ref_eval v;
     arena *scratch;
@@ -33,7 +38,7 @@ plan_block *plan_block_new(void) {
 void plan_block_free(plan_block *b) {
     if (!b) return;
     ref_buf_drop(b->buf);
-    free(b->scratch);
+    free(b->own);
     free(b);
 }
 
@@ -68,14 +73,12 @@ static bool add_constants(plan_exec *x, err *e) {
 plan_exec *plan_exec_new(const plan *p, err *e) {
     plan_exec *x = mem_alloc(sizeof *x);
     *x = (plan_exec){.p = p, .scratch = arena_new()};
-    x->address = mem_try(p->n_address, sizeof *x->address);
     x->state = mem_try(p->f->n_in, sizeof *x->state);
     x->v = (ref_eval){.mode = p->strict ? REF_STRICT : REF_FAST,
                       .spec = p->f->spec,
                       .env = mem_try(p->f->n_values, sizeof *x->v.env),
                       .scratch = x->scratch};
-    if (!x->address || !x->state || !x->v.env)
-        err_set(e, ERR_MEMORY, "no memory to run function %s", p->f->name);
+    if (!x->state || !x->v.env) err_set(e, ERR_MEMORY, "no memory to run function %s", p->f->name);
     if (!e->code && add_constants(x, e)) return x;
     plan_exec_free(x);
     return NULL;
@@ -87,9 +90,16 @@ void plan_exec_free(plan_exec *x) {
     ref_eval_free_spares(&x->v);
     free(x->v.env);
     free(x->address);
+    free((void *)x->claim);
+    free(x->claims);
     free(x->state);
     arena_free(x->scratch);
     free(x);
+}
+
+/* Where a worker's own buffers begin, behind its scratch. */
+static size_t own_offset(const plan *p) {
+    return p->scratch / 64 * 64 + 64;
 }
 
 static bool block_room(plan_block *b, const plan *p, unsigned workers, err *e) {
@@ -98,41 +108,133 @@ static bool block_room(plan_block *b, const plan *p, unsigned workers, err *e) {
         b->buf = ref_buf_new(p->cells, e);
         if (!b->buf) return false;
     }
-    size_t each = p->scratch / 64 * 64 + 64;
+    size_t each = own_offset(p) + (size_t)(p->own + 16) / 16 * 64;
     if (each < b->each) each = b->each;
-    if (b->scratch_bytes < each * workers) {
-        free(b->scratch);
-        b->scratch = aligned_alloc(64, each * workers);
-        b->scratch_bytes = b->scratch ? each * workers : 0;
+    if (b->own_bytes < each * workers) {
+        free(b->own);
+        b->own = aligned_alloc(64, each * workers);
+        b->own_bytes = b->own ? each * workers : 0;
     }
     b->each = each;
-    return b->scratch || err_set(e, ERR_MEMORY, "no work memory for %u threads", workers);
+    return b->own || err_set(e, ERR_MEMORY, "no work memory for %u threads", workers);
 }
 
-/* Patches the addresses once: for as long as block and states stay where they are. */
-static void bind(plan_exec *x, const plan_call *c) {
+static char *address_of(const plan_exec *x, const plan_call *c, const plan_arg *a, unsigned worker) {
+    int64_t cell = x->p->buffer[a->space == SPACE_ACT || a->space == SPACE_OWN ? a->buffer : 0].offset;
+    switch (a->space) {
+    case SPACE_ACT: return (char *)(ref_buf_cells(c->block->buf) + cell);
+    case SPACE_OWN: return c->block->own + worker * c->block->each + own_offset(x->p) + cell * 4;
+    case SPACE_STATE: return c->state[a->buffer];
+    default: return (char *)(uintptr_t)a->data;
+    }
+}
+
+/* Each worker's share of the steps that are claimed. */
+static void share_claims(plan_exec *x) {
     const plan *p = x->p;
-    bool same = x->bound == c->block->buf;
+    for (size_t i = 0; i < p->n_step; i++) {
+        const plan_step *s = &p->step[i];
+        uint64_t chunks = (uint64_t)((s->extent + s->grain - 1) / s->grain);
+        for (uint64_t w = 0; w < x->workers && s->spread == SPREAD_CLAIM; w++)
+            x->claims[w * p->n_claim + s->claim] = chunks * w / x->workers | chunks * (w + 1) / x->workers
+                                                                                 << 32;
+    }
+}
+
+static bool room_for(plan_exec *x, unsigned workers, err *e) {
+    size_t claims = (size_t)x->p->n_claim * workers;
+    if (x->workers == workers) return true;
+    free(x->address);
+    free((void *)x->claim);
+    free(x->claims);
+    x->workers = 0;
+    x->address = mem_try(x->p->n_address * workers, sizeof *x->address);
+    x->claim = mem_try(claims, sizeof *x->claim);
+    x->claims = mem_try(claims, sizeof *x->claims);
+    if (!x->address || !x->claim || !x->claims)
+        return err_set(e, ERR_MEMORY, "no memory to run function %s with %u threads", x->p->f->name, workers);
+    x->workers = workers;
+    x->bound = NULL;
+    share_claims(x);
+    return true;
+}
+
+/* Patches the addresses once: for as long as memory, team and states stay what they are. */
+static bool bind(plan_exec *x, const plan_call *c, err *e) {
+    const plan *p = x->p;
+    if (!room_for(x, team_size(c->team), e)) return false;
+    bool same = x->bound == c->block->buf && x->own == c->block->own && x->each == c->block->each;
     for (size_t i = 0; i < p->f->n_in && same; i++) same = !c->state[i] || x->state[i] == c->state[i];
-    if (same) return;
-    ref_cell *cells = ref_buf_cells(c->block->buf);
-    for (size_t i = 0; i < p->n_step; i++)
-        for (uint32_t k = 0; k < p->step[i].n_arg; k++) {
-            const plan_arg *a = &p->step[i].arg[k];
-            char *at = a->space == SPACE_ACT     ? (char *)(cells + p->buffer[a->buffer].offset)
-                       : a->space == SPACE_STATE ? (char *)c->state[a->buffer]
-                                                 : (char *)(uintptr_t)a->data;
-            x->address[p->step[i].first_address + k] = at + a->first * a->size;
-        }
+    if (same) return true;
+    for (unsigned w = 0; w < x->workers; w++)
+        for (size_t i = 0; i < p->n_step; i++)
+            for (uint32_t k = 0; k < p->step[i].n_arg; k++) {
+                const plan_arg *a = &p->step[i].arg[k];
+                x->address[w * p->n_address + p->step[i].first_address + k] =
+                    address_of(x, c, a, w) + a->first * a->size;
+            }
     for (size_t i = 0; i < p->f->n_in; i++) x->state[i] = c->state[i];
     x->bound = c->block->buf;
+    x->own = c->block->own;
+    x->each = c->block->each;
+    return true;
+}
+
+/* ---- the walk ---- */
+
+/* Takes up to n of what is left, from the front or the back; how many, and the first of them. */
+static uint64_t take(_Atomic uint64_t *left, uint64_t n, bool back, uint64_t *first) {
+    uint64_t v = atomic_load_explicit(left, memory_order_relaxed), begin, end, new;
+    do {
+        begin = v & UINT32_MAX, end = v >> 32;
+        if (begin >= end) return 0;
+        if (n > end - begin) n = end - begin;
+        *first = back ? end - n : begin;
+        new = back ? begin | (end - n) << 32 : (begin + n) | end << 32;
+    } while (
+        !atomic_compare_exchange_weak_explicit(left, &v, new, memory_order_relaxed, memory_order_relaxed));
+    return n;
+}
+
+static uint64_t part_of(_Atomic uint64_t *left, uint64_t share, const plan_step *s) {
+    uint64_t v = atomic_load_explicit(left, memory_order_relaxed), begin = v & UINT32_MAX, end = v >> 32;
+    uint64_t n = begin < end ? (end - begin) / share : 0;
+    return n < s->least ? s->least : n > s->most ? s->most : n;
+}
+
+/* A third of what is left of the own share; then half of what another has left. */
+static bool claim(plan_exec *x, const plan_step *s, unsigned worker, int64_t *lo, int64_t *hi) {
+    uint64_t first = 0, n = 0;
+    for (unsigned i = 0; i < x->workers && !n; i++) {
+        _Atomic uint64_t *left = &x->claim[(worker + i) % x->workers * x->p->n_claim + s->claim];
+        n = take(left, part_of(left, i ? 2 : 3, s), i > 0, &first);
+    }
+    *lo = (int64_t)first * s->grain;
+    *hi = (int64_t)(first + n) * s->grain;
+    if (*hi > s->extent) *hi = s->extent;
+    return n > 0;
+}
+
+static void run_step(plan_exec *x, const plan_step *s, plan_worker *w) {
+    void *const *address = x->address + w->index * x->p->n_address + s->first_address;
+    int64_t t = w->index, n = x->workers, lo = 0, hi = s->extent;
+    if (s->spread == SPREAD_CLAIM) {
+        while (claim(x, s, w->index, &lo, &hi)) s->fn(s->param, address, lo, hi, w);
+        return;
+    }
+    if (s->spread == SPREAD_EVEN) {
+        int64_t chunks = (s->extent + s->grain - 1) / s->grain;
+        lo = (chunks * t + n - 1) / n * s->grain, hi = (chunks * (t + 1) + n - 1) / n * s->grain;
+        if (hi > s->extent) hi = s->extent;
+    }
+    if (s->spread == SPREAD_ONE && w->index) return;
+    if (lo < hi) s->fn(s->param, address, lo, hi, w);
 }
 
 static void walk(void *ctx, unsigned worker) {
     plan_exec *x = ctx;
     const plan *p = x->p;
-    int64_t t = worker, n = team_size(x->team);
-    plan_worker w = {worker, x, x->block->scratch + (size_t)worker * x->block->each, &p->ops, &p->fast};
+    plan_worker w = {worker, x, x->block->own + worker * x->block->each, &p->ops, &p->fast};
     double at;
     plan_lap *lap = plan_profile_start(x->profile, worker, &at); /* NULL: nobody measures */
     for (size_t i = 0; i < p->n_step; i++) {
@@ -142,11 +244,7 @@ static void walk(void *ctx, unsigned worker) {
             if (lap) plan_profile_add(&lap[i].wait, &at);
             if (atomic_load_explicit(&x->failed, memory_order_relaxed)) continue;
         }
-        int64_t chunks = (s->extent + s->grain - 1) / s->grain; /* a single one is worker 0's */
-        int64_t lo = (chunks * t + n - 1) / n * s->grain, hi = (chunks * (t + 1) + n - 1) / n * s->grain;
-        if (hi > s->extent) hi = s->extent;
-        if (lo < hi && !(worker == 0 && atomic_load_explicit(&x->failed, memory_order_relaxed)))
-            s->fn(s->param, x->address + s->first_address, lo, hi, &w);
+        if (!s->once || !atomic_load_explicit(&x->failed, memory_order_relaxed)) run_step(x, s, &w);
         if (lap) plan_profile_add(&lap[i].work, &at);
     }
     if (lap) plan_profile_stop(x->profile, worker, at);
@@ -188,7 +286,9 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
     x->profile = c->profile;
     x->v.e = e;
     if (!check_inputs(p, c, e) || !block_room(c->block, p, team_size(c->team), e)) return false;
-    bind(x, c);
+    if (!bind(x, c, e)) return false;
+    for (size_t i = 0; i < (size_t)p->n_claim * x->workers; i++)
+        atomic_store_explicit(&x->claim[i], x->claims[i], memory_order_relaxed);
     atomic_store(&x->failed, false);
     for (size_t i = 0; i < p->f->n_in; i++)
         if (p->in[i].v->type.kind == IR_TENSOR)

@@ -9,8 +9,19 @@
 #include <stdatomic.h>
 
 /* Where a value may lie. Values at run time are cells of 4 bytes (reference/tensor.h), except in constants
- * and states, which keep their packed form. */
-typedef enum { SPACE_CONST, SPACE_ACT, SPACE_STATE } plan_space;
+ * and states, which keep their packed form. What lies in OWN is there once for each worker, who made it
+ * itself. */
+typedef enum { SPACE_CONST, SPACE_ACT, SPACE_STATE, SPACE_OWN } plan_space;
+
+/* Who does which of a step's chunks. */
+typedef enum {
+    SPREAD_EVEN,  /* each worker its share, the same at every run: steps with equal numbers of chunks give the
+                     same chunks to the same worker */
+    SPREAD_CLAIM, /* each worker takes from its share and, when that is done, from what others have left: for
+                     long steps, where workers don't get on alike */
+    SPREAD_EACH,  /* every worker all of them, with results in SPACE_OWN: cheaper than to wait for one */
+    SPREAD_ONE    /* worker 0 all of them */
+} plan_spread;
 
 /* One operand or result of a step: elements first .. first + span of a buffer. */
 typedef struct {
@@ -19,6 +30,7 @@ typedef struct {
     uint32_t buffer;   /* ACT: index of plan.buffer; STATE: index of the function's input */
     int64_t first;     /* element that the address points to */
     int64_t low, high; /* elements that are touched, relative to first: [low, high) */
+    int64_t part;      /* > 0: chunk c touches only [c * part, (c + 1) * part) of them */
     const void *data;  /* CONST: the address */
 } plan_arg;
 
@@ -31,8 +43,8 @@ typedef struct {
     const kern_ops *fast;
 } plan_worker;
 
-/* Does units [lo, hi) of the step's extent. p[i] is the address of arg[i]. A step that can fail has extent 1
- * and reports with plan_fail(). */
+/* Does units [lo, hi) of the step's extent. p[i] is the address of arg[i]. A step that can fail is
+ * `once` and reports with plan_failed(). */
 typedef void plan_fn(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w);
 
 typedef struct {
@@ -43,7 +55,10 @@ typedef struct {
     uint64_t bytes;                       /* of weights and states that it reads and writes, for listings */
     plan_arg *arg;                        /* the first n_out are written */
     uint32_t n_arg, n_out, first_address; /* into the executor's table of addresses */
-    int64_t extent, grain;                /* units; units that stay together */
+    int64_t extent, grain;                /* units; units that stay together: a chunk */
+    uint8_t spread;                       /* plan_spread */
+    uint32_t claim, least, most;          /* CLAIM: which one; chunks that are taken at a time */
+    bool once;                            /* calls the evaluator or reports errors: for worker 0 only */
     bool barrier;                         /* all workers meet before it */
     bool fallback;                        /* run by the reference evaluator */
 } plan_step;
@@ -52,8 +67,8 @@ typedef struct {
 typedef struct {
     int64_t cells;
     uint32_t first, last; /* steps between which it holds something */
-    int64_t offset;       /* cells from the start of the block; set by plan_place_buffers() */
-    bool used;
+    int64_t offset;       /* cells from the start of the block, or of each worker's own */
+    bool used, own;
 } plan_buffer;
 
 typedef struct {
@@ -82,13 +97,15 @@ struct plan {
     plan_shape *shape;
     size_t n_shape, cap_shape;
     size_t n_address;
-    int64_t cells;  /* of the block */
+    int64_t cells, own; /* of the block; of what each worker has for itself */
+    uint32_t n_claim;
     size_t scratch; /* bytes a worker needs */
     void **big;     /* expanded constants, malloc'ed */
     size_t n_big, cap_big;
 };
 
-/* Gives every buffer its place (greedy by size) and every step its barrier. */
+/* Decides who does what; gives every buffer its place (greedy by size) and every step its barrier. */
+void plan_spread_steps(plan *p);
 void plan_place_buffers(plan *p);
 void plan_place_barriers(plan *p);
 
