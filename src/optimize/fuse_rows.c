@@ -160,6 +160,21 @@ bool fuse_swiglu(fuser *f, const match *m) {
     return true;
 }
 
+bool fuse_softplus(fuser *f, const match *m) {
+    ir_value *y = match_get(m, "y"), *root = m->op[0]->out[0];
+    double minus = 0, one = 0, tiny = 0;
+    ir_op *log = fuse_find(m, OP_log);
+    if (!fuse_number(match_get(m, "m"), &minus) || minus != -1 || !fuse_number(match_get(m, "one"), &one) ||
+        one != 1 || (ir_in(log, A_epsilon) && (!fuse_number(ir_in(log, A_epsilon), &tiny) || tiny > 1e-7)) ||
+        !ir_type_equal(&root->type, &y->type) || (f->strict && root->type.dtype == DT_FP16) ||
+        !fuse_closed(f, m, NULL, 0))
+        return false;
+    f->fused = fuse_op(f, OP_softplus, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_result(f->fused, 0, root);
+    return true;
+}
+
 /* ---- rotations ---- */
 
 /* The op cuts its last axis after n elements of `whole`. */

@@ -43,6 +43,7 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
         opt_clean(copy);
         dump(o, "fold", copy);
         opt_fuse(p->program, copy, o->strict);
+        opt_order(copy);
         dump(o, "fuse", copy);
         p->f = copy;
     }
