@@ -25,8 +25,19 @@ typedef struct {
     int form;
 } lower_prepared;
 
+/* A norm's step and what it does, for what may still join it. */
+typedef struct {
+    size_t step; /* its index plus 1; 0: there is none */
+    place x, y, cos, sin, z;
+    step_rows rows; /* of x */
+    kern_norm job;  /* without addresses */
+    bool in_order;  /* row i of the job is row i of y */
+    bool turned, gated;
+} lower_norm;
+
 typedef struct {
     plan *p;
+    lower_norm norm; /* the last one */
     const kern_table *kernels;
     kern_path path; /* of linear layers outside of strict mode */
     lower_prepared *prepared;
@@ -60,6 +71,8 @@ place lower_fresh(lower *l, const ir_type *type);
 /* The same elements as cells; as dense cells. Adds a copy step where they aren't. */
 place lower_cells(lower *l, place p);
 place lower_dense(lower *l, place p);
+/* The operand as cells, elements of a row (the last dimension) in one piece. */
+place lower_with_rows(lower *l, const ir_op *op, ir_operand name);
 /* The operand's place; constants are expanded, once. */
 place lower_in(lower *l, const ir_op *op, ir_operand name);
 bool place_is_dense(const place *p);
@@ -73,6 +86,9 @@ bool lower_expand(lower *l, place *p);
 /* ---- steps ---- */
 plan_step *lower_emit(lower *l, plan_fn *fn, const void *param, const char *kernel, int64_t extent,
                       int64_t grain, const place *out, uint32_t n_out, const place *in, uint32_t n_in);
+/* Takes the newest step back. */
+void lower_take_back(lower *l);
+void lower_need_scratch(lower *l, size_t bytes);
 /* dst = src, element by element; sizes are dst's. Rounds when dst holds fp16 in packed form, or when asked.
  */
 bool lower_copy(lower *l, place dst, place src, bool round);
@@ -124,6 +140,8 @@ bool lower_fast_attention(lower *l, const kern_rounded_attention *j, int mask, i
 bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place *out, uint32_t n_out,
                       const place *in);
 void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, const place *in);
+/* A product with a number, taken over by the norm that made x; false: there is none. */
+lower_fn lower_scaled_norm;
 lower_fn lower_linear, lower_matmul, lower_gather, lower_conv;
 bool lower_is_view(const ir_op *op); /* the result may share the operand's memory */
 #endif

@@ -24,6 +24,33 @@ bool lower_unary(lower *l, const ir_op *op) {
     return true;
 }
 
+/* Reads numbers of any precision: rounding them first would only lose. */
+static bool takes_any(const ir_op *op, const ir_value *v) {
+    switch (op->code) {
+    case OP_linear:
+    case OP_fused_linear: return ir_in(op, A_x) == v && (!ir_in(op, A_add) || ir_in(op, A_add) != v);
+    case OP_fused_attention: return ir_in(op, A_query) == v;
+    case OP_slice_update: return ir_in(op, A_update) == v && op->out[0]->type.dtype == DT_FP16; /* rounds */
+    default: return false;
+    }
+}
+
+/* All that look at v, through views or not, take any precision. */
+static bool needs_no_rounding(const lower *l, const ir_value *v, size_t from) {
+    uint32_t left = l->uses[v->id];
+    for (size_t i = from; i < l->f->body.n_op && left; i++) {
+        const ir_op *op = l->f->body.op[i];
+        for (int s = 0; s < ir_info(op->code)->n_slot; s++)
+            for (uint32_t k = 0; k < op->arg[s].n; k++) {
+                if (op->arg[s].v[k] != v) continue;
+                bool view = lower_is_view(op) && op->code != OP_split && op->code != OP_cast;
+                if (!(view ? needs_no_rounding(l, op->out[0], i + 1) : takes_any(op, v))) return false;
+                left--;
+            }
+    }
+    return !left;
+}
+
 /* Nothing changes in cells: only fp32 to fp16 rounds, and numbers become others only between kinds. */
 static bool same_cells(ir_dtype from, ir_dtype to) {
     bool ff = dtype_is_float(from), tf = dtype_is_float(to);
@@ -35,7 +62,8 @@ bool lower_cast(lower *l, const ir_op *op) {
     const ir_type *type = &op->out[0]->type;
     ir_dtype from = (ir_dtype)x.type.dtype, to = (ir_dtype)type->dtype;
     x.konst = NULL;
-    if (same_cells(from, to)) {
+    bool rounds = from == DT_FP32 && to == DT_FP16;
+    if (same_cells(from, to) || (rounds && !l->strict && needs_no_rounding(l, op->out[0], l->index + 1))) {
         lower_set(l, op->out[0], x);
         return true;
     }
@@ -52,6 +80,7 @@ bool lower_cast(lower *l, const ir_op *op) {
 }
 
 bool lower_binary(lower *l, const ir_op *op) {
+    if (op->code == OP_mul && lower_scaled_norm(l, op)) return true;
     place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_cells(l, lower_in(l, op, A_y));
     const ir_type *type = &op->out[0]->type;
     step_row *row = ref_binary_row(op->code, is_float(&x));

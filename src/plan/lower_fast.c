@@ -2,10 +2,6 @@
 #include "plan/lower.h"
 #include "plan/steps.h"
 
-static void need_scratch(lower *l, size_t bytes) {
-    if (bytes > l->p->scratch) l->p->scratch = bytes;
-}
-
 /* The stride between all heads, where the groups of heads follow each other like the heads of a group. */
 static bool head_stride(const kern_rounded_attention *j, int64_t group, int64_t head, int64_t *stride) {
     *stride = j->heads == 1 ? group : head;
@@ -40,7 +36,7 @@ bool lower_fast_attention(lower *l, const kern_rounded_attention *j, int mask, i
         !head_stride(j, j->o_group, j->o_head, &s->job.y_step.outer))
         return false;
     s->job.k.rest = s->job.v.rest = NULL;
-    need_scratch(l, kern_attention_scratch(&s->job));
+    lower_need_scratch(l, kern_attention_scratch(&s->job));
     const char *name = j->half_k ? "attention fp16" : "attention";
     if (j->tokens >= KERN_MANY) {
         lower_emit(l, run_fast_attention, s, name, SHARES, 1, o, 1, in, n);
@@ -74,7 +70,7 @@ bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place 
                           .decayed = true,
                           .q_scale = 1,
                           .state = {.type = KERN_F16}};
-    need_scratch(l, kern_delta_scratch(&s->job));
+    lower_need_scratch(l, kern_delta_scratch(&s->job));
     lower_emit(l, run_fast_delta, s, "delta rule", heads, 1 + 8192 / (d->dk * d->dv), out, n_out, in, 5);
     return true;
 }

@@ -4,80 +4,6 @@
 #include "reference/walk.h"
 #include <string.h>
 
-/* Elements of a row in one piece. */
-static place with_rows(lower *l, const ir_op *op, ir_operand name) {
-    place p = lower_cells(l, lower_in(l, op, name));
-    int last = p.type.rank - 1;
-    return p.type.dim[last] == 1 || p.stride[last] == 1 ? p : lower_dense(l, p);
-}
-
-static step_rows rows_of(const place *p) {
-    step_rows r = {.rank = p->type.rank - 1, .n = p->type.dim[p->type.rank - 1]};
-    memcpy(r.dim, p->type.dim, sizeof r.dim);
-    memcpy(r.stride, p->stride, sizeof r.stride);
-    return r;
-}
-
-static int64_t count_rows(const step_rows *r) {
-    int64_t n = 1;
-    for (int d = 0; d < r->rank; d++) n *= r->dim[d];
-    return n;
-}
-
-bool lower_fused_norm(lower *l, const ir_op *op) {
-    const ir_type *type = &op->out[0]->type;
-    if (ir_type_count(type) == 0) return lower_reference(l, op);
-    place x = with_rows(l, op, A_x), y = lower_fresh(l, type);
-    step_norm *s = ARENA_NEW(l->a, step_norm);
-    int64_t bits = lower_int(l, op, A_rounding, 0);
-    s->x = rows_of(&x);
-    s->job = (kern_rounded_norm){.n = s->x.n,
-                                 .gamma = lower_vector(l, op, A_gamma),
-                                 .eps = (float)lower_number(l, op, A_epsilon, 0),
-                                 .scale = (float)lower_number(l, op, A_scale, 1),
-                                 .sum = lower_int(l, op, A_sum, 0),
-                                 .round_unit = bits & 1,
-                                 .round_scaled = bits & 2,
-                                 .round_result = bits & 4 || lower_rounds(l, type)};
-    lower_emit(l, run_norm, s, s->job.sum ? "l2 norm" : "rms norm", count_rows(&s->x), 1 + 4096 / s->x.n, &y,
-               1, &x, 1);
-    lower_set(l, op->out[0], y);
-    return true;
-}
-
-bool lower_fused_swiglu(lower *l, const ir_op *op) {
-    const ir_type *type = &op->out[0]->type;
-    place in[2] = {lower_dense(l, lower_in(l, op, A_gate)), lower_dense(l, lower_in(l, op, A_up))};
-    place y = lower_fresh(l, type);
-    step_swiglu *s = ARENA_NEW(l->a, step_swiglu);
-    *s = (step_swiglu){ir_type_count(type), lower_int(l, op, A_rounding, 0) & 1, lower_rounds(l, type)};
-    lower_emit(l, run_swiglu, s, "swiglu", (s->n + 255) / 256, 4, &y, 1, in, 2);
-    lower_set(l, op->out[0], y);
-    return true;
-}
-
-bool lower_fused_rope(lower *l, const ir_op *op) {
-    const ir_type *type = &op->out[0]->type;
-    if (ir_type_count(type) == 0) return lower_reference(l, op);
-    place in[3] = {with_rows(l, op, A_x), with_rows(l, op, A_cos), with_rows(l, op, A_sin)};
-    place y = lower_fresh(l, type);
-    step_rope *s = ARENA_NEW(l->a, step_rope);
-    s->x = rows_of(&in[0]);
-    s->n = in[1].type.dim[in[1].type.rank - 1];
-    for (int i = 1; i < 3; i++) {
-        place t = in[i];
-        ir_type rows = *type;
-        t.type.rank--, rows.rank--;
-        t = place_broadcast(&t, &rows);
-        memcpy(i == 1 ? s->cos : s->sin, t.stride, sizeof s->cos);
-    }
-    s->round = lower_int(l, op, A_rounding, 0) & 1;
-    s->round_result = lower_rounds(l, type);
-    lower_emit(l, run_rope, s, "rope", count_rows(&s->x), 1 + 2048 / s->x.n, &y, 1, in, 3);
-    lower_set(l, op->out[0], y);
-    return true;
-}
-
 /* ---- attention ---- */
 
 /* How many keys each row sees: the hidden tail of a mask, found once for all layers. */
@@ -162,7 +88,7 @@ static bool unknown_size(lower *l) {
 
 bool lower_fused_attention(lower *l, const ir_op *op) {
     const ir_type *type = &op->out[0]->type;
-    place q = with_rows(l, op, A_query), k = cache_of(l, op, A_key), v = cache_of(l, op, A_value);
+    place q = lower_with_rows(l, op, A_query), k = cache_of(l, op, A_key), v = cache_of(l, op, A_value);
     place o = lower_fresh(l, type), mask = {0}, in[5];
     ir_type batch = *type, scores = *type;
     step_attention *s = ARENA_NEW(l->a, step_attention);

@@ -179,6 +179,14 @@ plan_step *lower_emit(lower *l, plan_fn *fn, const void *param, const char *kern
     return s;
 }
 
+void lower_take_back(lower *l) {
+    l->p->n_address = l->p->step[--l->p->n_step].first_address;
+}
+
+void lower_need_scratch(lower *l, size_t bytes) {
+    if (bytes > l->p->scratch) l->p->scratch = bytes;
+}
+
 bool lower_copy(lower *l, place dst, place src, bool round) {
     if (ir_type_count(&dst.type) == 0) return true;
     if (src.weight && !lower_expand(l, &src)) return false;

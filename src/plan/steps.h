@@ -179,6 +179,20 @@ plan_fn run_valid;
 
 /* ---- the same by the kernels of kernels/ops.h ---- */
 
+/* p: result, x [, cos, sin] [, z]. Units are rows. */
+typedef struct {
+    kern_norm job;   /* without addresses */
+    int cos, sin, z; /* index in p; 0: none */
+} step_fast_norm;
+plan_fn run_fast_norm;
+
+/* p: silu(gate) * up [n], x of gate, x of up (prepared). Units are rows of both weights. */
+typedef struct {
+    step_linear part[2];
+    size_t up; /* where in the scratch a chunk of it goes */
+} step_gated;
+plan_fn run_gated;
+
 /* p: partial results or result, query, key, value [, mask, visible]; of the join: result, partial results [,
  * visible]. Units are shares; of the join: rows of the result. */
 typedef struct {

@@ -1,6 +1,35 @@
 /* Steps that call the kernels of kernels/ops.h. */
 #include "plan/steps.h"
 
+void run_fast_norm(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_fast_norm *s = param;
+    kern_norm job = s->job;
+    job.y = p[0], job.x = p[1];
+    if (s->cos) job.cos = p[s->cos], job.sin = p[s->sin];
+    if (s->z) job.z = p[s->z];
+    w->fast->norm(&job, lo, hi);
+}
+
+void run_gated(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_gated *s = param;
+    float *up = (float *)(void *)((char *)w->scratch + s->up);
+    for (int i = 0; i < 2; i++) {
+        const step_linear *part = &s->part[i];
+        kern_linear job = {.w = &part->w,
+                           .x = p[1 + i],
+                           .n = 1,
+                           .ldx = part->w.cols,
+                           .bias = part->bias,
+                           .y = i ? up : p[0],
+                           .ldy = part->w.rows,
+                           .scratch = part->c.scratch ? w->scratch : NULL};
+        part->c.run(&job, lo, hi);
+    }
+    float *y = (float *)p[0] + lo;
+    w->fast->pointwise[KERN_SILU_MUL](&(kern_pointwise){.n = hi - lo, .x = y, .y = up + lo, .o = y}, 0,
+                                      hi - lo);
+}
+
 void run_fast_attention(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_fast_attention *s = param;
     kern_attention job = s->job;
