@@ -8,6 +8,7 @@ static bool is_float(const place *p) {
 }
 
 bool lower_unary(lower *l, const ir_op *op) {
+    if (op->code == OP_silu && lower_conv_silu(l, op)) return true;
     place x = lower_cells(l, lower_in(l, op, A_x));
     if (!is_float(&x)) return lower_reference(l, op);
     const ir_type *type = &op->out[0]->type;

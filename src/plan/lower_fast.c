@@ -71,8 +71,42 @@ bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place 
                           .q_scale = 1,
                           .state = {.type = KERN_F16}};
     lower_need_scratch(l, kern_delta_scratch(&s->job));
-    lower_emit(l, run_fast_delta, s, "delta rule", heads, 1 + 8192 / (d->dk * d->dv), out, n_out, in, 5);
+    int64_t each = d->q_share;
+    plan_step *step = lower_emit(l, run_fast_delta, s, "delta rule", heads, each, out, n_out, in, 5);
+    const int64_t unit[] = {d->dk * (each == d->k_share), d->dk * (each == d->k_share), d->dv * each};
+    for (int i = 0; i < 3; i++) step->arg[n_out + (uint32_t)i].part = unit[i];
+    step->arg[0].part = d->dv * each;
+    for (uint32_t i = 1; i < n_out; i++) step->arg[i].part = d->dk * d->dv * each;
+    step->even = true; /* heads are where their vectors were made */
     return true;
+}
+
+/* Channels [first, first + n) of a place of `each` elements a channel. */
+static place channels(const place *p, int64_t first, int64_t n, int64_t each) {
+    place q = *p;
+    q.first += first * each;
+    q.type = IR_TYPE((ir_dtype)p->type.dtype, n * each);
+    q.stride[0] = 1;
+    q.konst = NULL;
+    return q;
+}
+
+static void emit_conv(lower *l, const step_fast_conv *s, const place *out, const place *in, int64_t first,
+                      int64_t n, int64_t chunk) {
+    int64_t kept = s->job.taps - 1;
+    place o[2] = {channels(&out[0], first, n, 1), channels(&out[1], first, n, kept)};
+    place i[2] = {channels(&in[0], first, n, 1), channels(&in[1], first, n, kept + 1)};
+    plan_step *step = lower_emit(l, run_fast_conv, s, "conv step", n, chunk, o, 2, i, 2);
+    step->arg[0].part = step->arg[2].part = chunk;
+    step->arg[1].part = chunk * kept;
+    step->even = true;
+}
+
+/* The delta rule that comes next: its query, key and value heads are what the channels are. */
+static const ir_op *next_delta(const lower *l) {
+    for (size_t i = l->index + 1; i < l->f->body.n_op && i < l->index + 64; i++)
+        if (l->f->body.op[i]->code == OP_fused_delta) return l->f->body.op[i];
+    return NULL;
 }
 
 void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, const place *in) {
@@ -87,5 +121,30 @@ void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, c
                          .w_tap = 1,
                          .w_channel = c->kept + 1,
                          .state = {.type = KERN_F16}};
-    lower_emit(l, run_fast_conv, s, "conv step", c->channels, 512, out, 2, in, 2);
+    const ir_op *delta = next_delta(l);
+    int64_t part[3] = {0}, heads = 0, sum = 0;
+    static const ir_operand names[] = {A_query, A_key, A_value};
+    for (int i = 0; delta && i < 3; i++) sum += part[i] = ir_type_count(&ir_in(delta, names[i])->type);
+    if (delta) heads = part[0] / ir_in(delta, A_memory)->type.dim[2];
+    if (sum != c->channels || heads < 1 || part[1] % heads || part[2] % heads) {
+        emit_conv(l, s, out, in, 0, c->channels, 512);
+        return;
+    }
+    for (int64_t i = 0, first = 0; i < 3; first += part[i++])
+        emit_conv(l, s, out, in, first, part[i], part[i] / heads);
+}
+
+bool lower_conv_silu(lower *l, const ir_op *op) {
+    const ir_value *x = ir_in(op, A_x);
+    const place *at = lower_at(l, x);
+    size_t first = l->p->n_step;
+    if (l->strict || l->uses[x->id] != 1 || at->space != SPACE_ACT || at->store || at->first) return false;
+    while (first && l->p->step[first - 1].fn == run_fast_conv &&
+           l->p->step[first - 1].arg[0].buffer == at->buffer)
+        first--;
+    if (first == l->p->n_step) return false;
+    for (size_t i = first; i < l->p->n_step; i++)
+        ((step_fast_conv *)(uintptr_t)l->p->step[i].param)->job.silu = true;
+    lower_set(l, op->out[0], *at);
+    return true;
 }

@@ -56,6 +56,7 @@ bool lower_product(lower *l, const lower_matrix *p, place *y) {
     size_t scratch = s->c.scratch;
     if (scratch > l->p->scratch) l->p->scratch = scratch;
     int64_t grain = 1 + 32768 / (p->k * p->m);
+    if (p->n <= grain && p->n * p->k > 4096) grain = (p->n + 1) / 2; /* for two workers at least */
     grain = (grain + s->c.grain - 1) / s->c.grain * s->c.grain;
     const char *name = arena_printf(l->a, p->add ? "linear+ %s %s" : "linear %s %s",
                                     kinds[kern_kind_of(&s->w)], paths[s->c.path]);

@@ -66,7 +66,7 @@ static void claim_long_steps(plan *p) {
         plan_step *s = &p->step[i];
         int64_t chunks = (s->extent + s->grain - 1) / s->grain;
         if (chunks <= 1 && s->spread == SPREAD_EVEN) s->spread = SPREAD_ONE;
-        if (s->spread != SPREAD_EVEN || s->bytes < 2 * LEAST_BYTES) continue;
+        if (s->spread != SPREAD_EVEN || s->even || s->bytes < 2 * LEAST_BYTES) continue;
         uint64_t each = s->bytes / (uint64_t)chunks / (s->weights ? s->weights : 1) + 1;
         s->spread = SPREAD_CLAIM;
         s->claim = p->n_claim++;

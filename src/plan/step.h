@@ -59,6 +59,7 @@ typedef struct {
     uint8_t spread;                       /* plan_spread */
     uint32_t claim, least, most;          /* CLAIM: which one; chunks that are taken at a time */
     uint8_t weights;                      /* CLAIM: it reads so many side by side; 0 is 1 */
+    bool even;                            /* SPREAD_EVEN whatever it costs */
     bool once;                            /* calls the evaluator or reports errors: for worker 0 only */
     bool barrier;                         /* all workers meet before it */
     bool fallback;                        /* run by the reference evaluator */
