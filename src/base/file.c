@@ -39,6 +39,10 @@ void file_unmap(file_map *m) {
     *m = (file_map){empty, 0};
 }
 
+void file_will_stream(const file_map *m) {
+    if (m->size >= (size_t)2 << 20) madvise((void *)m->data, m->size, MADV_HUGEPAGE);
+}
+
 void file_drop(const void *data, size_t n) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t from = ((uintptr_t)data + page - 1) / page * page, to = ((uintptr_t)data + n) / page * page;

@@ -13,6 +13,9 @@ typedef struct {
 /* Maps a regular file read-only. Pages are shared with every process that maps the same file. */
 bool file_open_map(file_map *m, const char *path, err *e);
 void file_unmap(file_map *m);
+/* Most of it will be read, over and over: asks for large pages where the file system keeps such (a hint).
+ * What isn't in memory yet is then read 2 MiB at a time. */
+void file_will_stream(const file_map *m);
 /* Drops the pages of data[0..n) from memory once they have been used (a hint). */
 void file_drop(const void *data, size_t n);
 /* Also of a name that can't be looked up (a loop of links, a directory without permission): opening it tells

@@ -78,19 +78,23 @@ uint64_t blob_plan_offset(const blob_plan *p, const ir_const *c) {
     return p->record[map_get(p->index, (const char *)&id, sizeof id)].offset;
 }
 
+/* Bytes go to the file this many at a time, at multiples of it: the page cache then keeps them in pages of 2
+ * MiB (where the file system can), and who maps the file reads it a third faster than in pages of 4 KiB. */
+#define PIECE ((size_t)4 << 20)
+
 typedef struct {
     int fd;
     const char *path;
-    uint64_t at, flushed, told; /* bytes written, being synced, reported */
-    uint8_t *block;             /* for fill jobs; NULL until the first one */
+    uint64_t at, written, flushed, told; /* bytes put, in the file, being synced, reported */
+    uint8_t *piece;                      /* [PIECE]: what was put behind `written` */
+    uint8_t *block;                      /* for fill jobs; NULL until the first one */
     blob_progress_fn *progress;
     void *ctx;
     err *e;
 } output;
 
-static bool put(output *o, const void *data, size_t n) {
-    const char *p = data;
-    o->at += n;
+static bool write_out(output *o, const uint8_t *p, size_t n) {
+    o->written += n;
     while (n) {
         ssize_t w = write(o->fd, p, n);
         if (w < 0 && errno == EINTR) continue;
@@ -101,15 +105,26 @@ static bool put(output *o, const void *data, size_t n) {
     return true;
 }
 
+static bool put(output *o, const void *data, size_t n) {
+    const uint8_t *p = data;
+    while (n) {
+        size_t held = (size_t)(o->at - o->written), k = n < PIECE - held ? n : PIECE - held;
+        if (k < PIECE) memcpy(o->piece + held, p, k);
+        o->at += k, p += k, n -= k;
+        if (held + k == PIECE && !write_out(o, k < PIECE ? o->piece : p - k, PIECE)) return false;
+    }
+    return true;
+}
+
 /* Starts writing back what is dirty and waits for what was started before, so that unwritten pages stay few
  * (a hint). */
 static void flush_behind(output *o) {
-    if (o->at - o->flushed < 4 * BLOB_BLOCK) return;
+    if (o->written - o->flushed < 4 * BLOB_BLOCK) return;
     if (o->flushed)
         sync_file_range(o->fd, 0, (off_t)o->flushed,
                         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-    sync_file_range(o->fd, (off_t)o->flushed, (off_t)(o->at - o->flushed), SYNC_FILE_RANGE_WRITE);
-    o->flushed = o->at;
+    sync_file_range(o->fd, (off_t)o->flushed, (off_t)(o->written - o->flushed), SYNC_FILE_RANGE_WRITE);
+    o->flushed = o->written;
 }
 
 static bool step(output *o) {
@@ -161,15 +176,21 @@ static bool put_record(output *o, const planned *r) {
 
 bool blob_write(const blob_plan *p, const char *path, blob_progress_fn *progress, void *ctx, err *e) {
     output o = {.path = path, .progress = progress, .ctx = ctx, .e = e};
+    o.piece = mem_try(PIECE, 1);
+    if (!o.piece) return err_set(e, ERR_MEMORY, "%s: no memory for a piece of the file", path);
     o.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (o.fd < 0) return err_errno(e, "%s: can't write", path);
+    if (o.fd < 0) {
+        free(o.piece);
+        return err_errno(e, "%s: can't write", path);
+    }
     uint8_t header[BLOB_ALIGN] = {0};
     num_put32(header, (uint32_t)p->n);
     num_put32(header + 4, 2);
     bool ok = put(&o, header, sizeof header);
     for (size_t i = 0; ok && i < p->n; i++) ok = put_record(&o, &p->record[i]);
-    ok = ok && step(&o);
+    ok = ok && write_out(&o, o.piece, (size_t)(o.at - o.written)) && step(&o);
     free(o.block);
+    free(o.piece);
     if (close(o.fd) && ok) ok = err_errno(e, "%s: can't write", path);
     return ok;
 }

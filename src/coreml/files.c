@@ -42,6 +42,7 @@ static uint32_t weight_file(coreml_files *f, const char *name, err *e) {
         const char *path = arena_printf(f->a, "%s/%s", f->dir, name);
         if (!file_open_map(&w.map, path, e)) return MAP_NONE;
         uint32_t count;
+        file_will_stream(&w.map);
         if (!blob_check(w.map.data, w.map.size, &count, e)) {
             err_where(e, "%s", path);
             file_unmap(&w.map);
