@@ -135,11 +135,20 @@ typedef struct {
     float scale;
 } integers;
 
+/* Tables lie far from the codes: without this, every new one is a wait for memory. */
+INLINE void fetch_table(const kern_weight *w, int64_t r) {
+    if (r < w->rows)
+        for (int i = 0; i < 2 << w->bits; i += 64)
+            _mm_prefetch((const char *)kern_table_of(w, r) + i, _MM_HINT_T0);
+}
+
 INLINE void open_row(integers *s, const kern_weight *w, int64_t r, bool first, int codes) {
     if (codes == INT8)
         s->scale = kern_at(w->scale, w->scale_type, r);
-    else if (first || r % w->block_rows == 0)
+    else if (first || r % w->block_rows == 0) {
         fixed_table(&s->t, &s->scale, s->entry, kern_table_of(w, r), w->bits);
+        fetch_table(w, r + w->block_rows);
+    }
 }
 
 /* Rows r, r + apart, .. (`rows` of them, each with its s) against n rows of x from i0 on. inside: codes can
@@ -187,6 +196,7 @@ INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int codes) {
             codes == NARROW ? w->rows - (row + 63) / row : w->rows; /* 64 bytes follow these rows */
         int64_t end = hi < inside ? hi : inside;
         apart = end > lo ? (end - lo) / STREAMS : 0;
+        for (int k = 0; k < STREAMS && codes != INT8; k++) fetch_table(w, r + k * apart);
     }
     for (; r < lo + apart; r++) {
         for (int k = 0; k < STREAMS; k++) open_row(&s[k], w, r + k * apart, r == lo, codes);

@@ -100,7 +100,31 @@ bool lower_tile(lower *l, const ir_op *op) {
     return true;
 }
 
-/* Each part is copied into its place of the result. */
+/* v is all of a buffer that nobody else looks at: who makes it writes to `to` instead. */
+static bool made_in_place(lower *l, const ir_value *v, const place *to) {
+    plan *p = l->p;
+    place *from = lower_at(l, v);
+    for (const ir_value *x = v;; x = ir_in(x->def, A_x)) {
+        if (l->uses[x->id] != 1) return false;
+        if (!x->def || !lower_is_view(x->def)) break;
+    }
+    if (from->space != SPACE_ACT || from->store || from->first || p->buffer[from->buffer].used ||
+        p->buffer[from->buffer].cells != ir_type_count(&from->type) || !place_is_dense(from) ||
+        !place_is_dense(to))
+        return false;
+    for (size_t i = 0; i < p->n_step; i++)
+        for (uint32_t k = 0; k < p->step[i].n_arg; k++) {
+            plan_arg *a = &p->step[i].arg[k];
+            if (a->space != SPACE_ACT || a->buffer != from->buffer) continue;
+            a->buffer = to->buffer;
+            a->first += to->first;
+        }
+    from->buffer = to->buffer;
+    from->first = to->first;
+    return true;
+}
+
+/* Each part is made in its place of the result, or copied there. */
 static bool join(lower *l, const ir_op *op, int axis, bool stack) {
     const ir_arg *v = ir_args(op, A_values);
     const ir_type *type = &op->out[0]->type;
@@ -124,7 +148,7 @@ static bool join(lower *l, const ir_op *op, int axis, bool stack) {
         to.type.dtype = type->dtype;
         to.first += at * whole.stride[axis];
         at += from.type.dim[axis];
-        if (!lower_copy(l, to, from, false)) return false;
+        if (!made_in_place(l, v->v[i], &to) && !lower_copy(l, to, from, false)) return false;
     }
     lower_set(l, op->out[0], whole);
     return true;

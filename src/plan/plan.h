@@ -3,7 +3,7 @@
  *
  *   plan *p = plan_new(f, types, &(plan_options){.strict = false}, &e);
  *   plan_exec *x = plan_exec_new(p, &e);
- *   plan_run(x, &(plan_call){inputs, outputs, states, team, block, NULL}, &e);
+ *   plan_run(x, &(plan_call){inputs, outputs, states, team, block}, &e);
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
@@ -59,6 +59,7 @@ typedef struct {
     void *const *state; /* packed elements by index of the inputs; read and written */
     team *team;
     plan_block *block;
+    bool borrow;           /* outputs may lie in the block: until its next run */
     plan_profile *profile; /* of this plan, for this team: takes the run's times. NULL: nothing is measured */
 } plan_call;
 /* On failure states may be half updated; there are no outputs. */

@@ -266,6 +266,11 @@ static bool take_outputs(plan_exec *x, const plan_call *c, err *e) {
     const plan *p = x->p;
     for (size_t i = 0; i < p->f->body.n_out; i++) {
         ref_tensor *t = &c->out[i];
+        if (c->borrow) {
+            *t =
+                (ref_tensor){p->out[i].v->type, ref_buf_keep(c->block->buf), port_cells(x, &p->out[i]), NULL};
+            continue;
+        }
         if (!ref_tensor_new(t, &p->out[i].v->type, e)) {
             while (i-- > 0) ref_tensor_drop(&c->out[i]);
             return false;

@@ -275,7 +275,8 @@ plan_work engine_work(const engine *g) {
     return g->work;
 }
 
-bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e) {
+bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
+                bool borrow, err *e) {
     size_t i = 0;
     while (g->exec[i].x != x) i++; /* engine_prepare() gave it */
     if (!g->team) g->team = team_new(rt_threads());
@@ -283,5 +284,5 @@ bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, 
     if (g->measured && !*m) *m = plan_profile_new(g->exec[i].p, team_size(g->team));
     g->work.flops += g->exec[i].work.flops;
     g->work.by_keys += g->exec[i].work.by_keys;
-    return plan_run(x, &(plan_call){in, out, state, g->team, g->block, g->measured ? *m : NULL}, e);
+    return plan_run(x, &(plan_call){in, out, state, g->team, g->block, borrow, g->measured ? *m : NULL}, e);
 }

@@ -29,6 +29,7 @@ void engine_profile(engine *g, bool on);
 void engine_profiles(const engine *g, rt_profile_fn *fn, void *ctx);
 /* Of all runs. */
 plan_work engine_work(const engine *g);
-/* As plan_run(). */
-bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state, err *e);
+/* As plan_run(); borrow: outputs may lie in the session's block, until its next run. */
+bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
+                bool borrow, err *e);
 #endif

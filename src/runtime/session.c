@@ -388,7 +388,7 @@ static bool walk_plan(run *r, const rt_function *fn, plan_exec *x, const ref_ten
         ok = !is_state || states[i];
     }
     r->begun |= ok;
-    ok = ok && engine_run(s->engine, x, in, out, states, e);
+    ok = ok && engine_run(s->engine, x, in, out, states, !s->m->root.n_part, e);
     for (size_t i = 0; i < f->body.n_out && ok; i++) pool_put(r, f->body.out[i]->name, out[i]);
     free(states);
     free(out);
