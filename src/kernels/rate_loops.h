@@ -9,7 +9,8 @@ typedef void rate_fn(int64_t rounds);
 #define RATE_CHAINS 12 /* cover a latency of 4 to 6 cycles on two ports */
 
 rate_fn rate_portable_fp32, rate_avx2_fp32, rate_avx2_int16, rate_avx512_fp32, rate_avx512_int16,
-    rate_avx512_int8, rate_avx512bf16_bf16, rate_amx_bf16, rate_amx_int8;
+    rate_avx512_int8, rate_avx512bf16_bf16, rate_amx_bf16, rate_amx_int8, rate_neon_fp32, rate_neon_int16,
+    rate_neondot_int8;
 
 /* Twelve variables of a type (an array would go through memory), which become NEXT(themselves) in each round;
  * reg: the constraint of their registers. */

@@ -17,6 +17,10 @@ static const kern_rate rows[] = {
     {"bf16 products", "avx512bf16", rate_avx512bf16_bf16, LANES(16), true},
     {"bf16 tiles", "amx", rate_amx_bf16, 4 * 2.0 * 16 * 16 * 32, true},
     {"int8 tiles", "amx", rate_amx_int8, 4 * 2.0 * 16 * 16 * 64, false},
+#elif defined(__aarch64__)
+    {"fp32 fma", "neon", rate_neon_fp32, LANES(32) / 4, true},
+    {"int16 products", "neon", rate_neon_int16, LANES(32) / 4, false},
+    {"int8 products", "neondot", rate_neondot_int8, LANES(8) / 4, false},
 #endif
 };
 
