@@ -33,7 +33,6 @@ static const kind_row kinds[] = {
     {"int4b32", KERN_W_BLOCK4, 4},    {"int8b32", KERN_W_BLOCK8, 8},   {"int8", KERN_W_CHANNEL8, 8},
     {"fp16", KERN_W_F16, 16},         {"palette3", KERN_W_PALETTE, 3},
 };
-static const char *const paths[] = {"exact", "int16", "bf16"};
 
 typedef struct {
     int threads, n;
@@ -220,14 +219,15 @@ static void all_kinds(const options *o, const kern_table *k) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int path = 0; path < KERN_PATHS; path++) {
             kern_choice c;
-            if ((o->kind && strcmp(o->kind, kinds[i].name)) || (o->path && strcmp(o->path, paths[path])))
+            if ((o->kind && strcmp(o->kind, kinds[i].name)) ||
+                (o->path && strcmp(o->path, kern_path_name[path])))
                 continue;
             rate cache = run(o, k, &kinds[i], (kern_path)path, 384 << 10, 192 << 10, &c);
             if (c.path != (kern_path)path) continue;
             rate memory = run(o, k, &kinds[i], (kern_path)path,
                               o->n > 1 ? 16 << 20 : (double)MEMORY - (1 << 20), 1 << 20, &c);
-            printf("| %s | %s | %s | %.1f | %.1f (%.1f) |", kinds[i].name, paths[path], k->isa, cache.best,
-                   memory.best, memory.median);
+            printf("| %s | %s | %s | %.1f | %.1f (%.1f) |", kinds[i].name, kern_path_name[path], k->isa,
+                   cache.best, memory.best, memory.median);
             if (o->n == 1) printf(" %.0f %% |", 100 * memory.best / roof(o).best);
             puts("");
             fflush(stdout);

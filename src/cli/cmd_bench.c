@@ -110,9 +110,9 @@ static bool runs_start(const cli_args *a) {
 
 /* With `mode` only these options, NULL behind the last, have a meaning. */
 static int check_mode(const cli_args *a, const char *mode, const char *const *allowed) {
-    static const char *const all[] = {"protocol",  "prompt", "new-tokens", "depth",    "trials",
-                                      "threads",   "start",  "limits",     "compare",  "profile",
-                                      "precision", "html",   "csv",        "markdown", "json"};
+    static const char *const all[] = {"protocol", "prompt", "new-tokens", "depth",   "trials",    "threads",
+                                      "start",    "limits", "compare",    "profile", "precision", "linear",
+                                      "html",     "csv",    "markdown",   "json"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *const *has = allowed;
         while (*has && strcmp(*has, all[i]) != 0) has++;
@@ -125,7 +125,8 @@ static int check_mode(const cli_args *a, const char *mode, const char *const *al
 static int check(const cli_args *a) {
     static const char *const with_limits[] = {"limits", "threads", "markdown", "json", NULL},
                              *const with_compare[] = {"compare", "markdown", NULL},
-                             *const with_start[] = {"protocol", "threads", "precision", "json", NULL},
+                             *const with_start[] = {"protocol", "threads", "precision",
+                                                    "linear",   "json",    NULL},
                              *const forms[] = {"markdown", "json", "csv"};
     bool sizes = cli_given(a, "prompt") || cli_given(a, "new-tokens");
     const char *form = NULL, *artifact = cli_arg(a, "[ARTIFACT]");

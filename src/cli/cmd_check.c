@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/file.h"
 #include "check/report.h"
@@ -112,6 +113,7 @@ int cmd_check(const cli_args *a) {
     o.n_beside = cli_paths(a, "compare-with", beside, CHECK_MOST_BESIDE);
     if (o.n_beside > CHECK_MOST_BESIDE)
         return cli_usage(a, "--compare-with can be given %d times, not %zu", CHECK_MOST_BESIDE, o.n_beside);
+    setenv("MILLET_LINEAR", "int16", 0); /* unless chosen: prompts the way that single tokens go */
     cli_catch_interrupts();
     check_report r = {0};
     bool ok = run(a, &r, &o, &e);

@@ -1,3 +1,4 @@
+#include "cli/engine.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -33,7 +34,11 @@ static int print_help(const char *name) {
 static int run_command(int command, int argc, char **argv) {
     cli_args *a = cli_parse(command, argc, argv);
     if (!a) return CLI_USAGE;
-    int code = cli_wants_help(a) ? print_help(cli_commands[command].name) : cli_commands[command].main(a);
+    int code = CLI_OK;
+    if (cli_wants_help(a))
+        code = print_help(cli_commands[command].name);
+    else if ((code = cli_engine(a)) == CLI_OK)
+        code = cli_commands[command].main(a);
     cli_args_free(a);
     return code;
 }

@@ -218,6 +218,10 @@ static const cli_option *declared(const cli_args *a, const char *name) {
     return o;
 }
 
+bool cli_takes(const cli_args *a, const char *option) {
+    return find_option(a->command, option, strlen(option), 0);
+}
+
 bool cli_given(const cli_args *a, const char *option) {
     return a->option[declared(a, option) - cli_options];
 }

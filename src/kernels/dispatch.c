@@ -85,6 +85,8 @@ static bool has_neondot(void) {
 static const isa table[] = {ISAS(AS_ROW)};
 #define N_ISA (sizeof table / sizeof *table)
 
+const char *const kern_path_name[KERN_PATHS] = {"exact", "int16", "bf16"};
+
 const char *const *kern_isas(void) {
 #define AS_NAME(name, present) #name,
     static const char *const name[] = {ISAS(AS_NAME) NULL};
@@ -154,10 +156,14 @@ static bool palette_fits(const kern_weight *w) {
     return true;
 }
 
+static bool has_kernel(const kern_table *t, const kern_weight *w, kern_path path, kern_kind kind) {
+    if (path == KERN_EXACT) return true;
+    return !w->rounded && t->linear[path][kind] && (path != KERN_INT16 || !w->bits || palette_fits(w));
+}
+
 kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
     kern_kind kind = kern_kind_of(w);
-    if (w->rounded || !t->linear[path][kind] || (path == KERN_INT16 && w->bits && !palette_fits(w)))
-        path = KERN_EXACT;
+    while (!has_kernel(t, w, path, kind)) path--;
     kern_form form = t->form[path][kind];
     size_t columns = (size_t)(w->cols + 63) / 64 * 64;
     return (kern_choice){.run = t->linear[path][kind],

@@ -38,10 +38,12 @@ typedef struct {
  * EXACT  the declared operands in fp32, summed in fp32 in an order that is fixed for an instruction set.
  * INT16  x in 16-bit fixed point, a scale per 64 elements (relative rms error 2.3e-5 on Gaussian x, below
  *        that of fp16 activations); palettes in 15-bit fixed point; integer products: the same bytes on
- *        every machine. A weight that has no such kernel, whose palette would lose by it or whose elements
- * are rounded falls back to EXACT. BF16   x and w rounded to bf16 (int8 with a scale per row is exact), fp32
- * sums in a fixed order: for prompts. */
+ *        every machine. Not for palettes that would lose by it.
+ * BF16   x and w rounded to bf16 (int8 with a scale per row is exact), fp32 sums in a fixed order.
+ * From the most to the least accurate: where a weight has no kernel for a path, the one before it is taken;
+ * weights whose elements are rounded have EXACT alone. */
 typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_PATHS } kern_path;
+extern const char *const kern_path_name[KERN_PATHS]; /* "exact", ... */
 
 /* What a kernel wants to read as x. Linears with equal form and cols can share one prepared copy. */
 typedef enum {
@@ -115,7 +117,7 @@ typedef struct {
     kern_linear_fn *run;
     kern_prepare_fn *prepare; /* NULL: run reads x itself */
     kern_form form;
-    kern_path path;  /* the one taken: EXACT where the wanted one has no kernel */
+    kern_path path;  /* the one taken: at least as accurate as the wanted one */
     size_t scratch;  /* bytes per thread that run needs */
     int64_t grain;   /* splits at multiples of this many rows waste nothing */
     const char *isa; /* whose kernel: for reports */

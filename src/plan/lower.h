@@ -39,7 +39,7 @@ typedef struct {
     plan *p;
     lower_norm norm; /* the last one */
     const kern_table *kernels;
-    kern_path path; /* of linear layers outside of strict mode */
+    plan_linear linear;
     lower_prepared *prepared;
     size_t n_prepared, cap_prepared;
     arena *a; /* the plan's */

@@ -31,7 +31,11 @@ static const char *const kinds[KERN_W_KINDS] = {
     [KERN_W_CHANNEL8] = "int8",   [KERN_W_BLOCK8] = "int8 b32",  [KERN_W_BLOCK4] = "int4 b32",
     [KERN_W_PALETTE] = "palette", [KERN_W_PALETTE4] = "palette",
 };
-static const char *const paths[KERN_PATHS] = {"exact", "int16", "bf16"};
+
+static kern_path path_for(const lower *l, const kern_weight *w, int64_t m) {
+    if (l->strict || kern_kind_of(w) == KERN_W_F32) return KERN_EXACT;
+    return m < PLAN_PREFILL ? l->linear.decode : l->linear.prefill;
+}
 
 bool lower_product(lower *l, const lower_matrix *p, place *y) {
     if (p->n < 1 || p->k < 1 || p->m < 1) return false;
@@ -43,7 +47,7 @@ bool lower_product(lower *l, const lower_matrix *p, place *y) {
             .rows = p->n, .cols = p->k, .block_rows = p->n, .block_cols = p->k, .data = w->data};
     }
     s->w.rounded = s->w.scale && lower_rounds(l, &p->weight->type);
-    s->c = kern_choose(l->kernels, &s->w, l->strict ? KERN_EXACT : l->path, p->m);
+    s->c = kern_choose(l->kernels, &s->w, path_for(l, &s->w, p->m), p->m);
     s->m = p->m;
     s->round = p->round;
     s->bias = p->bias;
@@ -59,7 +63,7 @@ bool lower_product(lower *l, const lower_matrix *p, place *y) {
     if (p->n <= grain && p->n * p->k > 4096) grain = (p->n + 1) / 2; /* for two workers at least */
     grain = (grain + s->c.grain - 1) / s->c.grain * s->c.grain;
     const char *name = arena_printf(l->a, p->add ? "linear+ %s %s" : "linear %s %s",
-                                    kinds[kern_kind_of(&s->w)], paths[s->c.path]);
+                                    kinds[kern_kind_of(&s->w)], kern_path_name[s->c.path]);
     lower_emit(l, run_linear, s, name, p->n, grain, y, 1, in, n_in)->bytes = plan_weight_bytes(&s->w);
     return true;
 }

@@ -19,7 +19,7 @@ static bool lower_to(plan *p, const ir_function *f, const plan_options *o, err *
                .f = f,
                .strict = p->strict,
                .kernels = o->kernels,
-               .path = o->linear,
+               .linear = o->linear,
                .e = e};
     arena *side = arena_new();
     l.at = ARENA_ARRAY(side, place, f->n_values);

@@ -18,12 +18,19 @@ typedef struct plan plan;
 typedef struct plan_exec plan_exec;
 typedef struct plan_profile plan_profile; /* plan/profile.h */
 
+/* Number paths of linear layers for fewer than PLAN_PREFILL rows of x, and from there on. Weights that are
+ * declared fp32 are so for accuracy: they take KERN_EXACT, as all do in strict mode. */
+typedef struct {
+    kern_path decode, prefill;
+} plan_linear;
+#define PLAN_PREFILL 8
+
 typedef struct {
     bool strict; /* every op rounds its result to the declared type */
     const kern_table *kernels;
     const kern_rounded *ops;
-    const kern_ops *fast;    /* for what rounds nothing on its way */
-    kern_path linear;        /* number path of linear layers; strict mode takes KERN_EXACT */
+    const kern_ops *fast; /* for what rounds nothing on its way */
+    plan_linear linear;
     str *dump;               /* receives the stages (see MILLET_DUMP); NULL: none */
     const char *dump_stages; /* "fold,fuse,plan" */
 } plan_options;

@@ -25,21 +25,36 @@ struct rt_plans {
     kern_table kernels;
     kern_rounded ops;
     kern_ops fast;
-    kern_path linear;
+    plan_linear linear;
 };
 
-static kern_path linear_path(void) {
-    static const char *const names[KERN_PATHS] = {"exact", "int16", "bf16"};
+static bool path_of(const char *word, size_t n, kern_path *path) {
+    for (int i = 0; i < KERN_PATHS; i++)
+        if (strlen(kern_path_name[i]) == n && !memcmp(kern_path_name[i], word, n))
+            return *path = (kern_path)i, true;
+    return false;
+}
+
+bool rt_linear_parse(const char *text, plan_linear *l) {
+    size_t n = strcspn(text, ",");
+    const char *second = text[n] ? text + n + 1 : text;
+    plan_linear got;
+    if (!path_of(text, n, &got.decode) || !path_of(second, strlen(second), &got.prefill)) return false;
+    *l = got;
+    return true;
+}
+
+static plan_linear linear_paths(void) {
+    plan_linear l = {KERN_INT16, KERN_BF16};
     const char *wanted = getenv("MILLET_LINEAR");
-    for (int i = 0; wanted && i < KERN_PATHS; i++)
-        if (!strcmp(wanted, names[i])) return (kern_path)i;
-    return KERN_INT16;
+    if (wanted) rt_linear_parse(wanted, &l);
+    return l;
 }
 
 rt_plans *rt_plans_new(void) {
     rt_plans *p = mem_alloc(sizeof *p);
     err ignored = {0};
-    *p = (rt_plans){.linear = linear_path()};
+    *p = (rt_plans){.linear = linear_paths()};
     kern_rounded_open(&p->ops, getenv("MILLET_ISA"));
     if (!kern_open(&p->kernels, getenv("MILLET_ISA"), &ignored)) kern_open(&p->kernels, NULL, &ignored);
     if (!kern_ops_open(&p->fast, getenv("MILLET_ISA"), &ignored)) kern_ops_open(&p->fast, NULL, &ignored);

@@ -11,6 +11,11 @@
 rt_plans *rt_plans_new(void);
 void rt_plans_free(rt_plans *p);
 
+/* "PATH" or "DECODE,PREFILL", of kern_path_name: how MILLET_LINEAR chooses. False, *l as it was: it is
+ * neither.
+ */
+bool rt_linear_parse(const char *text, plan_linear *l);
+
 /* The plans of all functions (and parts) for the default sizes of their inputs, as text. */
 void rt_print_plans(str *out, const coreml_model *m);
 

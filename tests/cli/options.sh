@@ -22,6 +22,13 @@ expect 2 '--prompt is not UTF-8 at byte 2' "$millet" run x --prompt $'ab\xff'
 expect 2 'unknown option --\\xff' "$millet" run x $'--\xff'
 expect 1 '\\xff/' "$millet" inspect $'no-such-\xff/x'
 
+for words in fast int16,bf16,exact int16, ,int16 '' INT16; do
+    expect 2 "--linear must be exact, int16, bf16 or two of these as in int16,bf16, not '$words'" "$millet" score x --ids-file y --linear "$words"
+done
+expect 2 "MILLET_LINEAR must be exact, .*, not 'fast'" env MILLET_LINEAR=fast "$millet" run x -p y
+expect 1 'no such package' env MILLET_LINEAR=fast "$millet" run x -p y --linear exact # the option counts
+expect 2 '--threads must be a whole number from 1 to 64' "$millet" run x -p y --threads 0
+
 # Numbers mean the same in a locale with a decimal comma (when the system has one).
 expect 2 "from 0 to 1, not '0,5'" env LC_ALL=de_DE.UTF-8 "$millet" run x --top-p 0,5
 

@@ -19,6 +19,7 @@ typedef struct {
     err e;
     uint64_t seed;
     bool pair; /* the two states are value and remainder of the same numbers: their sum is compared */
+    plan_linear linear; /* zeros: exact */
     ref_tensor in[MOST];
     ref_tensor out[MOST];
 } graph;
@@ -116,7 +117,7 @@ static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref
     kern_rounded_open(&ops, getenv("MILLET_ISA"));
     ir_type types[MOST];
     for (size_t i = 0; i < f->n_in; i++) types[i] = g->in[i].type;
-    plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, KERN_EXACT, NULL, NULL}, &e);
+    plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, g->linear, NULL, NULL}, &e);
     if (!p) fail_msg("%s", e.msg);
     plan_exec *x = plan_exec_new(p, &e);
     plan_block *block = plan_block_new();

@@ -267,8 +267,7 @@ static ir_value *weight(graph *g, int64_t n, int64_t k) {
     }
     ir_value *data = b_const(b, NULL, ir_const_new(g->a, IR_TYPE(DT_INT8, n, k), codes));
     float *scale = ARENA_ARRAY(g->a, float, (size_t)n);
-    for (int64_t i = 0; i < n; i++)
-        scale[i] = num_round_f16(0.01f);
+    for (int64_t i = 0; i < n; i++) scale[i] = num_round_f16(0.01f);
     return b_op(b, OP_constexpr_blockwise_shift_scale, NULL, A_data, data, A_scale,
                 b_floats(b, DT_FP16, scale, IR_TYPE(DT_FP16, n, 1)), A_NONE);
 }
@@ -284,6 +283,48 @@ static void residuals(void **state) {
         ir_value *y = b_op(&g->b, OP_linear, NULL, A_x, x, A_weight, weight(g, 32, 64), A_bias, bias, A_NONE);
         b_output(&g->b, two(g, OP_add, r, y));
         check(g, OP_fused_linear, d == DT_FP32, "residual");
+    }
+}
+
+/* What a path may lose, as a share of the sum of |x w| (kernels.h): rounding of x, of x and w, of sums. */
+static const double path_loss[KERN_PATHS] = {
+    [KERN_EXACT] = 64 * 0x1p-24, [KERN_INT16] = 0x1p-14, [KERN_BF16] = 0x1p-8 + 0x1p-18};
+
+/* A linear of m rows, 64 -> 32, of int8 with scales; the same weights and rows for every m. */
+static void linear_rows(int64_t m, kern_path path, plan_linear linear, float *y) {
+    graph *g = begin(7);
+    ir_value *w = weight(g, 32, 64), *x = b_input(&g->b, "x", IR_TYPE(DT_FP32, m, 64));
+    b_output(&g->b, b_op(&g->b, OP_linear, NULL, A_x, x, A_weight, w, A_NONE));
+    g->linear = linear;
+    finish(g);
+    ref_tensor want[MOST] = {0}, got[MOST] = {0}, state[MOST] = {0};
+    evaluate(g, g->p->func[0], false, 1, state, want);
+    walk(g, false, 1, 2, state, got);
+    for (int64_t i = 0; i < m; i++) {
+        double size = 0; /* of sum |x w|; no weight is above 1.28 */
+        for (int64_t c = 0; c < 64; c++) size += 1.28 * fabs((double)ref_floats(&g->in[0])[64 * i + c]);
+        for (int64_t r = 32 * i; r < 32 * i + 32; r++) {
+            double error = fabs((double)ref_floats(&got[0])[r] - (double)ref_floats(&want[0])[r]);
+            if (!(error <= size * path_loss[path]))
+                fail_msg("%lld rows, %s: an error of %g", (long long)m, kern_path_name[path], error);
+        }
+    }
+    memcpy(y, ref_floats(&got[0]), (size_t)m * 32 * 4);
+    drop(want), drop(got);
+    end(g);
+}
+
+/* Calls of few rows take one path, those of many the other; rows of the accurate paths don't know how many
+ * there are. */
+static void number_paths(void **state) {
+    (void)state;
+    float few[7 * 32], many[40 * 32];
+    for (int path = KERN_EXACT; path < KERN_PATHS; path++) {
+        linear_rows(PLAN_PREFILL - 1, KERN_EXACT, (plan_linear){KERN_EXACT, (kern_path)path}, few);
+        linear_rows(PLAN_PREFILL - 1, (kern_path)path, (plan_linear){(kern_path)path, KERN_EXACT}, few);
+        linear_rows(PLAN_PREFILL, (kern_path)path, (plan_linear){KERN_EXACT, (kern_path)path}, many);
+        linear_rows(40, (kern_path)path, (plan_linear){KERN_EXACT, (kern_path)path}, many);
+        if (path <= KERN_INT16) assert_memory_equal(few, many, sizeof few);
     }
 }
 
@@ -367,6 +408,7 @@ int main(void) {
         cmocka_unit_test(conv_step),
         cmocka_unit_test(reads_before_updates),
         cmocka_unit_test(residuals),
+        cmocka_unit_test(number_paths),
         cmocka_unit_test(random_graphs),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
