@@ -16,6 +16,7 @@ SHAPES = {
     "qwen3.5-0.8b": ("qwen3_5", 1024, 3584, 24, 8, 2, 248320, {"head_dim": 256}),
     "qwen3.5-2b": ("qwen3_5", 2048, 6144, 24, 8, 2, 248320, {"head_dim": 256}),
     "qwen3.5-4b": ("qwen3_5", 2560, 9216, 32, 16, 4, 248320, {"head_dim": 256, "linear_num_value_heads": 32}),
+    "qwen3-32m": ("qwen3", 512, 1536, 8, 8, 4, 8192, {"head_dim": 64}),  # no model that exists: one that fits a cache
     "llama-1b": ("llama", 2048, 8192, 16, 32, 8, 128256, {"head_dim": 64}),
 }
 BF16, F32 = "BF16", "F32"
