@@ -1,126 +1,56 @@
 /* Speed of the kernels that are no linear layers, beside the limits of the machine measured in the same run.
  *
- *     ops_bench [-t THREADS] [-s SECONDS] [-i ISA] [-k NAME]
+ *     ops_bench [-t THREADS] [-s SECONDS] [-i ISA] [-k small|decode|delta|prefill] [-a]
  *
- * Memory-bound ones (attention of one query at depth, the delta rule's step): GB/s of keys, values and
+ * Memory-bound ones (attention of few queries at depth, the delta rule's step): GB/s of keys, values and
  * states, each call on the data of another layer, and the share of a plain read of as much memory.
- * Compute-bound ones: GFLOP/s beside fused multiply-adds in registers. Small ones: microseconds a call.
- * Figures are the best (of a twentieth) and the median call in processor time, so that other work on the
- * machine disturbs them less; threads work on layers of their own.
+ * Compute-bound ones: GFLOP/s and the share of fused multiply-adds in registers. Small ones: microseconds a
+ * call. Shapes are those of models; -a: the rows of the kernel tests instead. See timing.h for how figures
+ * are taken; threads work on layers of their own.
  */
 #define _GNU_SOURCE
 #include "kernels/ops.h"
-#include <pthread.h>
+#include "cases.h"
+#include "timing.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MEMORY ((int64_t)768 << 20)
-#define FLOATS ((int64_t)16 << 20)
-#define BINS   65536
+#define FLOATS ((int64_t)64 << 20)
+#define PART   (FLOATS / MOST_THREADS)
+#define LAYERS 28 /* of attention, at most */
 
 static char *memory;  /* read and written: fp16 and fp32 numbers of sane size */
 static float *floats; /* inputs, outputs and scratch: a part for each thread */
-static int threads = 1;
-static double seconds = 0.3;
-
-static void *huge(int64_t bytes) {
-    void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) perror("mmap"), exit(1);
-    madvise(p, (size_t)bytes, MADV_HUGEPAGE);
-    return p;
-}
-
-/* ---- timing ---- */
-
-typedef void piece_fn(void *ctx, int64_t i); /* call number i, on layer i */
+static timing run = {.threads = 1, .seconds = 0.3};
 
 typedef struct {
-    piece_fn *piece;
-    void *ctx;
-    int64_t first, pieces;
-    double best, median; /* seconds a call */
-    pthread_barrier_t *start;
-} worker;
+    const char *isa;
+    const char *name; /* NULL: not measured yet */
+    double best;      /* multiplications and additions a second */
+} roof;
 
-static int by_value(const void *a, const void *b) {
-    double d = *(const double *)a - *(const double *)b;
-    return (d > 0) - (d < 0);
-}
-
-static double busy_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void *work(void *arg) {
-    worker *w = arg;
-    double *bin = malloc(BINS * sizeof *bin);
-    int n = 0;
-    pthread_barrier_wait(w->start);
-    double begin = busy_seconds(), last = begin;
-    for (int64_t i = 0; n < BINS && (last - begin < seconds || n < 5); i = (i + 1) % w->pieces) {
-        w->piece(w->ctx, w->first + i);
-        double now = busy_seconds();
-        bin[n++] = now - last;
-        last = now;
+/* Fused multiply-adds of an instruction set. */
+static double fp32_roof(const char *isa) {
+    static roof known;
+    if (!known.name || strcmp(known.isa, isa) != 0) {
+        known.isa = isa;
+        known.best = timing_roof(&run, isa, "fp32", &known.name).best;
     }
-    qsort(bin, (size_t)n, sizeof *bin, by_value);
-    w->best = bin[n / 20], w->median = bin[n / 2];
-    free(bin);
-    return NULL;
+    return known.best;
 }
 
-/* Units per second of all threads; ctx[t] for thread t; layers are shared out. */
-static void measure(piece_fn *piece, void *ctx, size_t size, int64_t layers, double units, double *best,
-                    double *median) {
-    worker w[16];
-    pthread_t id[16] = {0};
-    pthread_barrier_t start;
-    pthread_barrier_init(&start, NULL, (unsigned)threads);
-    int64_t each = layers / threads > 0 ? layers / threads : 1;
-    for (int t = 0; t < threads; t++) {
-        w[t] = (worker){piece, (char *)ctx + (size_t)t * size, t * each % layers, each, 0, 0, &start};
-        if (t) pthread_create(&id[t], NULL, work, &w[t]);
-    }
-    work(&w[0]);
-    *best = *median = 0;
-    for (int t = 0; t < threads; t++) {
-        if (t) pthread_join(id[t], NULL);
-        *best += units / w[t].best, *median += units / w[t].median;
-    }
-    pthread_barrier_destroy(&start);
+/* Bytes of an element, and of a pair's both parts. */
+static int64_t width_of(char kept) {
+    return kept == 'h' ? 2 : 4;
 }
 
-typedef uint64_t wide __attribute__((vector_size(64)));
-
-typedef struct {
-    int64_t bytes; /* a call */
-    wide sum;
-} reader;
-
-static void read_piece(void *ctx, int64_t i) {
-    reader *r = ctx;
-    const char *p = memory + i * r->bytes;
-    for (int64_t j = 0; j + 256 <= r->bytes; j += 256)
-        for (int k = 0; k < 4; k++) {
-            wide v;
-            __builtin_prefetch(p + j + 64 * k + 4096);
-            memcpy(&v, p + j + 64 * k, 64);
-            r->sum += v;
-        }
-}
-
-static double read_limit(int64_t bytes, int64_t layers) {
-    reader r[16] = {{0}};
-    for (int t = 0; t < threads; t++) r[t].bytes = bytes;
-    double best, median;
-    measure(read_piece, r, sizeof *r, layers, (double)bytes * 1e-9, &best, &median);
-    return best;
+static kern_memory memory_of(char kept, char *at, int64_t elements) {
+    kern_memory m = {.value = at, .type = kept == 'f' ? KERN_F32 : KERN_F16};
+    if (kept == 'p') m.rest = (uint16_t *)(void *)(at + 2 * elements);
+    return m;
 }
 
 /* ---- attention ---- */
@@ -128,56 +58,88 @@ static double read_limit(int64_t bytes, int64_t layers) {
 typedef struct {
     const kern_ops *k;
     kern_attention job;
-    int64_t layer_bytes; /* of keys; values as much, behind them */
+    char kept;
+    int64_t keys, values; /* elements of a layer */
 } attention;
+
+static int64_t layer_of(const attention *a) {
+    return (a->keys + a->values) * width_of(a->kept);
+}
+
+/* On the keys and values of layer i. */
+static void attention_place(attention *a, int64_t i) {
+    char *at = memory + i * layer_of(a);
+    a->job.k = memory_of(a->kept, at, a->keys);
+    a->job.v = memory_of(a->kept, at + a->keys * width_of(a->kept), a->values);
+}
 
 static void attention_piece(void *ctx, int64_t i) {
     attention *a = ctx;
-    a->job.k.value = memory + 2 * i * a->layer_bytes;
-    a->job.v.value = memory + (2 * i + 1) * a->layer_bytes;
+    attention_place(a, i);
     a->k->attend(&a->job, 0, a->job.units);
     if (a->job.tokens < KERN_MANY) a->k->attend_join(&a->job, 0, a->job.tokens * a->job.heads);
 }
 
-static void bench_attention(const kern_ops *k, const char *name, int64_t heads, int64_t groups, int64_t d,
-                            int64_t tokens, int64_t depth) {
-    attention a[16] = {{.k = k}};
-    for (int t = 0; t < threads; t++) {
-        float *part = floats + t * (FLOATS / 16), *q = part, *y = q + heads * d * tokens;
-        a[t] = (attention){.k = k, .layer_bytes = groups * depth * d * 2};
-        a[t].job = (kern_attention){.heads = heads,
-                                    .groups = groups,
-                                    .tokens = tokens,
-                                    .d = d,
-                                    .d_v = d,
-                                    .keys = depth,
-                                    .first = depth - tokens,
-                                    .units = 64,
-                                    .scale = 0.1f,
-                                    .q = q,
-                                    .q_step = {d, heads * d},
-                                    .y_step = {d, heads * d},
-                                    .k = {.type = KERN_F16},
-                                    .v = {.type = KERN_F16},
-                                    .k_step = {depth * d, d},
-                                    .v_step = {depth * d, d},
-                                    .y = y};
-        a[t].job.partial = y + heads * d * tokens;
-        a[t].job.scratch = aligned_alloc(64, kern_attention_scratch(&a[t].job) / 64 * 64 + 64);
+static void attention_make(attention *a, const kern_ops *k, const attention_case *c, float *part) {
+    int64_t rows = c->heads * c->tokens;
+    float *y = part + rows * c->d;
+    *a = (attention){k,
+                     {.heads = c->heads,
+                      .groups = c->groups,
+                      .tokens = c->tokens,
+                      .d = c->d,
+                      .d_v = c->d_v,
+                      .keys = c->keys,
+                      .first = c->first,
+                      .units = 64,
+                      .scale = 0.1f,
+                      .q = part,
+                      .y = y,
+                      .ldm = c->keys,
+                      .k_step = {c->keys * c->d, c->d},
+                      .v_step = {c->keys * c->d_v, c->d_v}},
+                     c->kept,
+                     c->groups * c->keys * c->d,
+                     c->groups * c->keys * c->d_v};
+    a->job.q_step = c->by_token ? (kern_step){c->d, c->heads * c->d} : (kern_step){c->tokens * c->d, c->d};
+    a->job.y_step =
+        c->by_token ? (kern_step){c->d_v, c->heads * c->d_v} : (kern_step){c->tokens * c->d_v, c->d_v};
+    a->job.gate_step = a->job.y_step;
+    if (c->gate) a->job.gate = part;
+    if (c->mask) a->job.mask = part;
+    a->job.partial = y + rows * c->d_v;
+    attention_place(a, 0); /* scratch depends on the kind of memory */
+    a->job.scratch = aligned_alloc(64, kern_attention_scratch(&a->job) / 64 * 64 + 64);
+}
+
+/* What all queries of a call see: positions. */
+static double seen_by(const attention_case *c) {
+    double sum = 0;
+    for (int64_t t = 0; t < c->tokens; t++) {
+        int64_t n = c->mask ? c->keys : c->first + t + 1;
+        sum += (double)(n < c->keys ? n : c->keys);
     }
-    int64_t layers = MEMORY / (2 * a[0].layer_bytes);
-    layers = depth <= 256 ? 1 : layers < 28 ? layers : 28; /* one: stays in the second cache */
-    double best, median, flops = 0;
-    for (int64_t t = 0; t < tokens; t++) flops += 4.0 * (double)(d * heads * (depth - tokens + t + 1));
-    bool many = tokens >= KERN_MANY;
-    double units = many ? flops : (double)(2 * a[0].layer_bytes);
-    measure(attention_piece, a, sizeof *a, layers, units * 1e-9, &best, &median);
-    printf("| %s %lld/%lld x %lld, %lld of %lld | %s | %.1f (%.1f) %s |", name, (long long)heads,
-           (long long)groups, (long long)d, (long long)tokens, (long long)depth, k->isa, best, median,
+    return sum;
+}
+
+static void bench_attention(const kern_ops *k, const attention_case *c) {
+    attention a[MOST_THREADS];
+    void *ctx[MOST_THREADS];
+    for (int t = 0; t < run.threads; t++) attention_make(&a[t], k, c, floats + t * PART), ctx[t] = &a[t];
+    int64_t layers = MEMORY / layer_of(&a[0]), last = c->mask ? c->keys : c->first + c->tokens;
+    layers = last <= 256 ? 1 : layers < LAYERS ? layers : LAYERS; /* one: stays in the second cache */
+    bool many = c->tokens >= KERN_MANY;
+    double share = (double)(last < c->keys ? last : c->keys) / (double)c->keys;
+    double bytes = share * (double)layer_of(&a[0]);
+    double flops = 2.0 * seen_by(c) * (double)(c->heads * (c->d + c->d_v));
+    speed s = timing_run(&run, attention_piece, ctx, layers, many ? flops : bytes);
+    printf("| attention %lld/%lld x %lld, %lld of %lld, '%c'%s%s | %s | %.1f (%.1f) %s |",
+           (long long)c->heads, (long long)c->groups, (long long)c->d, (long long)c->tokens, (long long)last,
+           c->kept, c->mask ? ", mask" : "", c->gate ? ", gate" : "", k->isa, s.best * 1e-9, s.median * 1e-9,
            many ? "GFLOP/s" : "GB/s");
-    if (!many) printf(" %.0f %% |", 100 * best / read_limit(2 * a[0].layer_bytes, layers));
-    puts("");
-    for (int t = 0; t < threads; t++) free(a[t].job.scratch);
+    double limit = many ? fp32_roof(k->isa) : timing_read(&run, memory, (int64_t)bytes, layers).best;
+    printf(" %.0f %% |\n", 100 * s.best / limit);
+    for (int t = 0; t < run.threads; t++) free(a[t].job.scratch);
 }
 
 /* ---- delta rule ---- */
@@ -185,67 +147,85 @@ static void bench_attention(const kern_ops *k, const char *name, int64_t heads, 
 typedef struct {
     const kern_ops *k;
     kern_delta job;
-    int64_t heads, layer_bytes;
+    char kept;
+    int64_t heads, elements; /* elements of a layer's state */
 } delta;
+
+static void delta_place(delta *d, int64_t i) {
+    d->job.state = memory_of(d->kept, memory + i * d->elements * width_of(d->kept), d->elements);
+}
 
 static void delta_piece(void *ctx, int64_t i) {
     delta *d = ctx;
-    d->job.state.value = memory + 2 * i * d->layer_bytes;
-    if (d->job.state.rest) d->job.state.rest = (uint16_t *)(void *)(memory + (2 * i + 1) * d->layer_bytes);
+    delta_place(d, i);
     d->k->delta(&d->job, 0, d->heads);
 }
 
-static void bench_delta(const kern_ops *k, int64_t heads, int64_t tokens, char kind) {
-    const int64_t dim = 128;
-    delta a[16] = {{.k = k}};
-    for (int t = 0; t < threads; t++) {
-        float *x = floats + t * (FLOATS / 16), *gate = x + 4 * heads * dim;
-        for (int64_t i = 0; i < heads; i++) gate[i] = -0.01f;
-        a[t] = (delta){.k = k, .heads = heads, .layer_bytes = heads * dim * dim * (kind == 'f' ? 4 : 2)};
-        a[t].job = (kern_delta){.repeat = 1,
-                                .dk = dim,
-                                .dv = dim,
-                                .tokens = tokens,
-                                .q = x,
-                                .k = x + heads * dim,
-                                .v = x + 2 * heads * dim,
-                                .z = x,
-                                .q_step = {dim, 0},
-                                .k_step = {dim, 0},
-                                .v_step = {dim, 0},
-                                .z_step = {dim, 0},
-                                .y_step = {dim, 0},
-                                .log_decay = gate,
-                                .beta = x,
-                                .gate_step = {1, 0},
-                                .unit = true,
-                                .unit_eps = 1e-6f,
-                                .q_scale = 0.09f,
-                                .eps = 1e-6f,
-                                .weight = x,
-                                .state = {.type = kind == 'f' ? KERN_F32 : KERN_F16},
-                                .y = x + 3 * heads * dim};
-        if (kind == 'p') a[t].job.state.rest = (uint16_t *)(void *)memory;
-        a[t].job.scratch = aligned_alloc(64, kern_delta_scratch(&a[t].job) / 64 * 64 + 64);
+/* Queries, keys and values of a token lie side by side, as a convolution leaves them. */
+static void delta_make(delta *d, const kern_ops *k, const delta_case *c, float *part) {
+    int64_t keys = c->heads / c->repeat * c->dk, values = c->heads * c->dv, row = 2 * keys + values;
+    float *gate = part + (row + 2 * values) * c->tokens;
+    for (int64_t i = 0; i < c->heads * c->tokens; i++) gate[i] = c->decayed ? 0.99f : -0.01f;
+    *d = (delta){k,
+                 {.repeat = c->repeat,
+                  .dk = c->dk,
+                  .dv = c->dv,
+                  .tokens = c->tokens,
+                  .q = part,
+                  .k = part + keys,
+                  .v = part + 2 * keys,
+                  .q_step = {c->dk, row},
+                  .k_step = {c->dk, row},
+                  .v_step = {c->dv, row},
+                  .z_step = {c->dv, values},
+                  .y_step = {c->dv, values},
+                  .log_decay = gate,
+                  .beta = gate,
+                  .gate_step = {1, c->heads},
+                  .decayed = c->decayed,
+                  .unit = c->unit,
+                  .unit_eps = 1e-6f,
+                  .q_scale = 0.09f,
+                  .eps = 1e-6f,
+                  .transposed = c->transposed,
+                  .y = part + row * c->tokens},
+                 c->kept,
+                 c->heads,
+                 c->heads * c->dk * c->dv};
+    if (c->gate) d->job.z = part + (row + values) * c->tokens;
+    if (c->weight) d->job.weight = part;
+    delta_place(d, 0);
+    d->job.scratch = aligned_alloc(64, kern_delta_scratch(&d->job) / 64 * 64 + 64);
+}
+
+static void bench_delta(const kern_ops *k, const delta_case *c) {
+    enum { DELTA_LAYERS = 18 };
+    delta d[MOST_THREADS];
+    void *ctx[MOST_THREADS];
+    for (int t = 0; t < run.threads; t++) delta_make(&d[t], k, c, floats + t * PART), ctx[t] = &d[t];
+    int64_t bytes = d[0].elements * width_of(c->kept);
+    speed s = timing_run(&run, delta_piece, ctx, DELTA_LAYERS, 1);
+    double us = 1e6 * run.threads / (double)c->tokens;
+    printf("| delta rule %lld x %lld x %lld, '%c', %lld tokens | %s | %.2f (%.2f) us a token, ",
+           (long long)c->heads, (long long)c->dk, (long long)c->dv, c->kept, (long long)c->tokens, k->isa,
+           us / s.best, us / s.median);
+    if (c->tokens == 1) {
+        double moved = 2.0 * (double)bytes * s.best;
+        printf("%.1f GB/s read and written | %.0f %% |\n", moved * 1e-9,
+               100 * moved / timing_read(&run, memory, bytes, DELTA_LAYERS).best);
+    } else {
+        double flops = 8.0 * (double)(c->tokens * d[0].elements) * s.best;
+        printf("%.1f GFLOP/s | %.0f %% |\n", flops * 1e-9, 100 * flops / fp32_roof(k->isa));
     }
-    double best, median, bytes = (double)(2 * a[0].layer_bytes * (kind == 'p' ? 2 : 1));
-    measure(delta_piece, a, sizeof *a, 18, 1e-9, &best, &median);
-    best *= 1e9, median *= 1e9; /* calls a second */
-    printf("| delta rule %lld heads, '%c', %lld tokens | %s | %.2f (%.2f) us a token, ", (long long)heads,
-           kind, (long long)tokens, k->isa, 1e6 * threads / best / (double)tokens,
-           1e6 * threads / median / (double)tokens);
-    if (tokens == 1)
-        printf("%.1f GB/s read and written | %.0f %% |\n", best * bytes * 1e-9,
-               100 * best * bytes * 1e-9 / read_limit(2 * a[0].layer_bytes, 18));
-    else
-        printf("%.1f GFLOP/s |\n", best * (double)(tokens * heads * dim * dim * 8) * 1e-9);
-    for (int t = 0; t < threads; t++) free(a[t].job.scratch);
+    for (int t = 0; t < run.threads; t++) free(d[t].job.scratch);
 }
 
 /* ---- small ones ---- */
 
+enum { SMALL_CALLS = 32 }; /* in a bin */
+
 typedef struct {
-    void (*run)(const void *job, const kern_ops *k);
+    void (*call)(const void *job, const kern_ops *k);
     const void *job;
     const kern_ops *k;
 } small;
@@ -253,7 +233,7 @@ typedef struct {
 static void small_piece(void *ctx, int64_t i) {
     const small *s = ctx;
     (void)i;
-    for (int j = 0; j < 32; j++) s->run(s->job, s->k);
+    for (int j = 0; j < SMALL_CALLS; j++) s->call(s->job, s->k);
 }
 
 static void run_norm(const void *job, const kern_ops *k) {
@@ -279,16 +259,12 @@ static void run_argmax(const void *job, const kern_ops *k) {
     *t->ids = (int32_t)k->argmax(t->x, t->n);
 }
 
-static void bench_small(const kern_ops *k, const char *name, void (*run)(const void *, const kern_ops *),
+static void bench_small(const kern_ops *k, const char *name, void (*call)(const void *, const kern_ops *),
                         const void *job) {
-    small s[16];
-    for (int t = 0; t < 16; t++) s[t] = (small){run, job, k};
-    int all = threads;
-    threads = 1;
-    double best, median;
-    measure(small_piece, s, sizeof *s, 1, 32, &best, &median);
-    threads = all;
-    printf("| %s | %s | %.3f (%.3f) us |\n", name, k->isa, 1e6 / best, 1e6 / median);
+    small one = {call, job, k};
+    void *ctx = &one;
+    speed s = timing_run(&(timing){1, run.seconds}, small_piece, &ctx, 1, SMALL_CALLS);
+    printf("| %s | %s | %.3f (%.3f) us | |\n", name, k->isa, 1e6 / s.best, 1e6 / s.median);
 }
 
 static void bench_smalls(const kern_ops *k) {
@@ -329,57 +305,77 @@ static void bench_smalls(const kern_ops *k) {
     bench_small(k, "SwiGLU 3072", run_swiglu, &swiglu);
     bench_small(k, "softmax 2048", run_softmax, &softmax);
     bench_small(k, "convolution step 6144", run_conv, &conv);
+    conv.tokens = conv.valid = 64, conv.ldu = conv.ldy = 6144;
+    bench_small(k, "convolution of 64 tokens, 6144", run_conv, &conv);
     bench_small(k, "top 64 of 248320", run_top, &top);
     bench_small(k, "argmax of 248320", run_argmax, &top);
 }
 
-static void all(const kern_ops *k, const char *only) {
+/* Shapes of models: depth behind one query, prompts, states. */
+static const attention_case decode[] = {
+    {16, 8, 1, 128, 128, 256, 255, 'h', false, false, true},
+    {8, 2, 1, 256, 256, 256, 255, 'h', false, false, true},
+    {16, 8, 1, 128, 128, 2048, 2047, 'h', false, false, true},
+    {16, 8, 1, 128, 128, 8192, 8191, 'h', false, false, true},
+    {8, 2, 1, 256, 256, 2048, 2047, 'h', false, false, true},
+    {8, 2, 1, 256, 256, 8192, 8191, 'h', false, false, true},
+};
+static const attention_case prefill[] = {
+    {16, 8, 128, 128, 128, 128, 0, 'h', false, false, true},
+    {16, 8, 512, 128, 128, 512, 0, 'h', false, false, true},
+    {8, 2, 512, 256, 256, 512, 0, 'h', false, false, true},
+};
+static const delta_case states[] = {
+    {16, 1, 128, 128, 1, 'p', false, true, true, true, false},
+    {16, 1, 128, 128, 1, 'f', false, true, true, true, false},
+    {16, 1, 128, 128, 1, 'h', false, true, true, true, false},
+    {16, 1, 128, 128, 128, 'p', false, true, true, true, false},
+};
+#define COUNT(rows) (int)(sizeof(rows) / sizeof *(rows))
+
+static void all_attention(const kern_ops *k, const attention_case *c, int n) {
+    for (int i = 0; i < n; i++) bench_attention(k, &c[i]);
+}
+
+static void all_delta(const kern_ops *k, const delta_case *c, int n) {
+    for (int i = 0; i < n; i++) bench_delta(k, &c[i]);
+}
+
+static void all(const kern_ops *k, const char *only, bool tests) {
     for (int64_t i = 0; i < FLOATS; i++)
         floats[i] = (float)((uint64_t)i * 2654435761u % 1000003) * 1e-6f - 0.5f;
     if (!only || !strcmp(only, "small")) bench_smalls(k);
-    if (!only || !strcmp(only, "decode")) {
-        bench_attention(k, "attention", 16, 8, 128, 1, 256);
-        bench_attention(k, "attention", 8, 2, 256, 1, 256);
-        bench_attention(k, "attention", 16, 8, 128, 1, 2048);
-        bench_attention(k, "attention", 16, 8, 128, 1, 8192);
-        bench_attention(k, "attention", 8, 2, 256, 1, 2048);
-        bench_attention(k, "attention", 8, 2, 256, 1, 8192);
-    }
-    if (!only || !strcmp(only, "delta")) {
-        bench_delta(k, 16, 1, 'p');
-        bench_delta(k, 16, 1, 'f');
-        bench_delta(k, 16, 1, 'h');
-        bench_delta(k, 16, 128, 'p');
-    }
-    if (!only || !strcmp(only, "prefill")) {
-        bench_attention(k, "attention", 16, 8, 128, 128, 128);
-        bench_attention(k, "attention", 16, 8, 128, 512, 512);
-        bench_attention(k, "attention", 8, 2, 256, 512, 512);
-    }
+    if (!only || !strcmp(only, "decode"))
+        all_attention(k, tests ? attention_cases : decode, tests ? n_attention_cases : COUNT(decode));
+    if (!only || !strcmp(only, "delta"))
+        all_delta(k, tests ? delta_cases : states, tests ? n_delta_cases : COUNT(states));
+    if (!tests && (!only || !strcmp(only, "prefill"))) all_attention(k, prefill, COUNT(prefill));
 }
 
 int main(int argc, char **argv) {
     const char *isa = NULL, *only = NULL;
-    for (int c; (c = getopt(argc, argv, "t:s:i:k:")) != -1;) {
-        if (c == 't') threads = atoi(optarg);
-        if (c == 's') seconds = atof(optarg);
+    bool tests = false;
+    for (int c; (c = getopt(argc, argv, "t:s:i:k:a")) != -1;) {
+        if (c == 't') run.threads = atoi(optarg);
+        if (c == 's') run.seconds = atof(optarg);
         if (c == 'i') isa = optarg;
         if (c == 'k') only = optarg;
-        if (c == '?') return 1;
+        if (c == 'a') tests = true;
+        if (c == '?') return 2;
     }
-    if (threads < 1 || threads > 16) return fputs("1 to 16 threads\n", stderr), 1;
-    memory = huge(MEMORY), floats = huge(FLOATS * 4);
+    if (run.threads < 1 || run.threads > MOST_THREADS) return fputs("1 to 16 threads\n", stderr), 2;
+    memory = timing_memory(MEMORY), floats = timing_memory(FLOATS * 4);
     for (int64_t i = 0; i < MEMORY / 2;
          i++) { /* halves of 0.06 to 0.25, both signs; as fp32 about as large */
         uint16_t h = (uint16_t)(0x2C00 + i * 40503 % 0x0800 + (i / 3 & 1) * 0x8000);
         memcpy(memory + 2 * i, &h, 2);
     }
-    puts("| kernel | isa | best (median) | share of plain read |\n|---|---|---|---|");
+    puts("| kernel | isa | best (median) | share of plain read, of fp32 products |\n|---|---|---|---|");
     for (const char *const *name = kern_isas(); *name; name++) {
         kern_ops k;
         err e = {0};
         if (!kern_ops_open(&k, *name, &e)) return fprintf(stderr, "%s\n", e.msg), 1;
-        if (!strcmp(k.isa, *name) && (!isa || !strcmp(isa, *name))) all(&k, only);
+        if (!strcmp(k.isa, *name) && (!isa || !strcmp(isa, *name))) all(&k, only, tests);
     }
     return 0;
 }

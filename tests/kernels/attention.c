@@ -1,36 +1,11 @@
 /* Attention kernels against the textbook formula in f64. */
 #include "buffers.h"
+#include "cases.h"
 #include "kernels_test.h"
 #include "weights.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct {
-    int64_t heads, groups, tokens, d, d_v, keys, first;
-    char kept; /* see buffers_memory() */
-    bool mask, gate;
-    bool by_token; /* queries and results [token][head], else [head][token] */
-} attention_case;
-
-static const attention_case cases[] = {
-    {8, 2, 1, 256, 256, 600, 599, 'h', false, true, true},
-    {16, 8, 1, 128, 128, 1024, 700, 'h', false, false, true},
-    {14, 2, 1, 64, 64, 300, 255, 'h', false, false, false},
-    {16, 8, 1, 128, 128, 256, 0, 'h', false, false, true},
-    {4, 4, 3, 40, 24, 530, 300, 'p', false, true, false},
-    {3, 1, 5, 33, 17, 70, 10, 'f', false, false, true},
-    {6, 2, 1, 64, 64, 520, 0, 'h', true, false, true},
-    {4, 2, 7, 36, 20, 300, 0, 'p', true, false, false},
-    {16, 8, 20, 128, 128, 300, 100, 'h', false, false, true},
-    {8, 2, 9, 64, 64, 64, 0, 'h', false, true, true},
-    {4, 2, 70, 36, 20, 200, 37, 'p', false, false, false},
-    {3, 1, 33, 40, 24, 90, 0, 'f', true, false, true},
-    {4, 1, 64, 256, 256, 512, 300, 'h', false, true, true},
-    {4, 1, 1, 72, 36, 300, 290, 'h', false, true, true},
-    {4, 4, 3, 36, 24, 280, 270, 'p', false, true, false},
-    {2, 1, 12, 40, 44, 80, 60, 'h', true, false, true},
-};
 
 typedef struct {
     const attention_case *c;
@@ -124,13 +99,13 @@ static void check_case(const kern_ops *k, uint64_t *seed, const attention_case *
     for (int64_t h = 0; h < c->heads; h++)
         for (int64_t t = 0; t < c->tokens; t++) e = fmax(e, error_of(&s, h, t));
     /* scores reach 12: an error of sqrt(d) ulps there moves exp by 1e-5 of itself; values are about 1 */
-    test_check(e <= 2e-5, "%s: attention %ld is off by %g", k->isa, (long)(c - cases), e);
+    test_check(e <= 2e-5, "%s: attention %ld is off by %g", k->isa, (long)(c - attention_cases), e);
     kern_attention again = s.job;
     again.y = buffers_floats(&b, s.y_size, 1);
     again.units = 5;
     run(k, &again, seed);
     test_check(!memcmp(s.job.y, again.y, (size_t)s.y_size * 4), "%s: attention %ld in pieces", k->isa,
-               (long)(c - cases));
+               (long)(c - attention_cases));
     buffers_free(&b);
 }
 
@@ -156,10 +131,10 @@ static void check_nothing(const kern_ops *k, uint64_t *seed, const attention_cas
 }
 
 void test_attention(const kern_ops *k, uint64_t *seed) {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const attention_case *c = &cases[i];
+    for (size_t i = 0; i < (size_t)n_attention_cases; i++) {
+        const attention_case *c = &attention_cases[i];
         if (test_wanted(c->heads * c->tokens * c->keys * c->d)) check_case(k, seed, c);
     }
-    check_nothing(k, seed, &cases[5]);
-    check_nothing(k, seed, &cases[9]);
+    check_nothing(k, seed, &attention_cases[5]);
+    check_nothing(k, seed, &attention_cases[9]);
 }

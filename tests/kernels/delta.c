@@ -1,27 +1,11 @@
 /* The gated delta rule, its convolution and gates against the recurrences in f64. */
 #include "buffers.h"
+#include "cases.h"
 #include "kernels_test.h"
 #include "weights.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct {
-    int64_t heads, repeat, dk, dv, tokens;
-    char kept;
-    bool transposed, unit, weight, gate, decayed;
-} delta_case;
-
-static const delta_case cases[] = {
-    {4, 1, 128, 128, 1, 'p', false, true, true, true, false},
-    {4, 2, 128, 128, 1, 'h', false, true, true, true, true},
-    {2, 2, 128, 128, 70, 'p', false, true, true, true, false},
-    {2, 1, 128, 128, 5, 'f', false, true, false, false, false},
-    {2, 1, 16, 24, 3, 'h', false, false, false, false, true},
-    {3, 1, 16, 16, 40, 'f', true, true, true, false, false},
-    {4, 2, 20, 33, 33, 'p', true, true, true, true, false},
-    {2, 1, 64, 256, 9, 'h', false, true, true, true, false},
-};
 
 /* Every token of one head; the state s [dk][dv] in f64. Returns the largest error of y. */
 static double recur(const kern_delta *job, int64_t h, double *s) {
@@ -124,7 +108,7 @@ static void check_delta(const kern_ops *k, uint64_t *seed, const delta_case *c) 
     IN_PIECES(k->delta, &job, c->heads, NULL)
     IN_PIECES(k->delta, &again, c->heads, seed)
     test_check(!memcmp(job.y, again.y, (size_t)out * 4) && same_memory(&job.state, &again.state, n),
-               "%s: delta %ld in pieces", k->isa, (long)(c - cases));
+               "%s: delta %ld in pieces", k->isa, (long)(c - delta_cases));
     double *s = malloc((size_t)size * 8), e = 0, es = 0;
     for (int64_t h = 0; h < c->heads; h++) {
         for (int64_t i = 0; i < size; i++)
@@ -134,9 +118,9 @@ static void check_delta(const kern_ops *k, uint64_t *seed, const delta_case *c) 
             es = fmax(es, fabs(memory_at(&job.state, state_index(&job, h, i / c->dv, i % c->dv)) - s[i]));
     }
     /* values of about 1 after sums of up to 256; a state in fp16 is below 4: half an ulp there is 2^-10 */
-    test_check(e <= 1e-5, "%s: delta %ld: output off by %g", k->isa, (long)(c - cases), e);
+    test_check(e <= 1e-5, "%s: delta %ld: output off by %g", k->isa, (long)(c - delta_cases), e);
     test_check(es <= (c->kept == 'h' ? 0x1p-10 : 3e-6), "%s: delta %ld: state off by %g", k->isa,
-               (long)(c - cases), es);
+               (long)(c - delta_cases), es);
     free(s);
     if (c->kept == 'f') { /* token by token: the same bytes */
         copy_memory(&again.state, &start, n);
@@ -150,7 +134,7 @@ static void check_delta(const kern_ops *k, uint64_t *seed, const delta_case *c) 
         }
         again.y -= c->tokens * again.y_step.inner;
         test_check(!memcmp(job.y, again.y, (size_t)out * 4) && same_memory(&job.state, &again.state, n),
-                   "%s: delta %ld token by token", k->isa, (long)(c - cases));
+                   "%s: delta %ld token by token", k->isa, (long)(c - delta_cases));
     }
     buffers_free(&b);
 }
@@ -231,8 +215,8 @@ static void check_gates(const kern_ops *k, uint64_t *seed) {
 }
 
 void test_delta(const kern_ops *k, uint64_t *seed) {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const delta_case *c = &cases[i];
+    for (size_t i = 0; i < (size_t)n_delta_cases; i++) {
+        const delta_case *c = &delta_cases[i];
         if (test_wanted(c->heads * c->tokens * c->dk * c->dv)) check_delta(k, seed, c);
     }
     check_conv(k, seed, 96, 4, 1, 1, 'h', true);

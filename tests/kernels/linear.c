@@ -1,52 +1,10 @@
 /* Linear kernels: every weight kind x number path x instruction set of this machine against sums in f64. */
+#include "cases.h"
 #include "kernels_test.h"
 #include "weights.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const weight_case cases[] = {
-#define PALETTE(bits, rows, cols, group)                                                                     \
-    { "palette" #bits, KERN_F16, bits, rows, cols, group, 0, 0, 0, 0, 0 }
-    PALETTE(6, 64, 1024, 32),
-    PALETTE(6, 33, 192, 0),
-    PALETTE(6, 7, 76, 1),
-    PALETTE(6, 5, 44, 0),
-    PALETTE(1, 9, 136, 3),
-    PALETTE(1, 8, 512, 4),
-    PALETTE(2, 9, 72, 0),
-    PALETTE(2, 4, 320, 2),
-    PALETTE(3, 16, 200, 8),
-    PALETTE(3, 6, 640, 0),
-    PALETTE(4, 40, 896, 8),
-    PALETTE(4, 3, 66, 0),
-    PALETTE(8, 12, 300, 4),
-    PALETTE(8, 8, 1024, 0),
-    PALETTE(6, 4, 63, 0),
-    PALETTE(3, 5, 77, 0),
-    {"palette6 by column", KERN_F16, 6, 8, 128, 0, 32, 0, 0, 0, 0},
-    {"palette4 fp32", KERN_F32, 4, 6, 96, 2, 0, 0, 0, 0, 0},
-    {"fp32", KERN_F32, 0, 17, 83, 0, 0, 0, 0, 0, 0},
-    {"fp32", KERN_F32, 0, 4, 256, 0, 0, 0, 0, 0, 0},
-    {"fp16", KERN_F16, 0, 19, 1000, 0, 0, 0, 0, 0, 0},
-    {"fp16", KERN_F16, 0, 3, 31, 0, 0, 0, 0, 0, 0},
-    {"fp16", KERN_F16, 0, 64, 2048, 0, 0, 0, 0, 0, 0},
-    {"fp16", KERN_F16, 0, 5, 328, 0, 0, 0, 0, 0, 0},
-    {"int8 by row", KERN_I8, 0, 6, 448, 1, 0, true, 0, KERN_F16, 0},
-    {"int8 by row", KERN_I8, 0, 35, 1024, 1, 0, true, 0, KERN_F16, 0},
-    {"int8 by row", KERN_I8, 0, 18, 75, 1, 0, true, 0, KERN_F32, 0},
-    {"int8 by row", KERN_I8, 0, 2, 3, 1, 0, true, 0, KERN_F16, 0},
-    {"int8 by block", KERN_I8, 0, 35, 1024, 1, 32, true, 0, KERN_F16, 0},
-    {"int8 by block", KERN_I8, 0, 6, 864, 1, 32, true, 0, KERN_F16, 0},
-    {"int8 by block", KERN_I8, 0, 4, 96, 1, 32, true, 0, KERN_F16, 0},
-    {"int4 by block", KERN_I4, 0, 33, 1024, 1, 32, true, 0, KERN_F16, 0},
-    {"int4 by block", KERN_I4, 0, 6, 736, 1, 32, true, 0, KERN_F16, 0},
-    {"int4 by block", KERN_I4, 0, 5, 96, 1, 32, true, 0, KERN_F16, 0},
-    {"int4 by block of 64", KERN_I4, 0, 5, 128, 1, 64, true, 0, KERN_F16, 0},
-    {"uint8 with offset", KERN_U8, 0, 6, 90, 1, 0, true, true, KERN_F16, KERN_U8},
-    {"uint4 with offset", KERN_U4, 0, 6, 96, 2, 16, true, true, KERN_F32, KERN_U4},
-    {"int8 for all", KERN_I8, 0, 6, 64, 0, 0, true, 0, KERN_F32, 0},
-};
 
 #define MAX_N 17
 static const int64_t counts[] = {1, 2, 3, 5, 8, 16, MAX_N};
@@ -232,7 +190,7 @@ static void check_decode(const subject *s, const kern_table *k) {
 static void check_special(const kern_table *k) {
     uint64_t seed = 5;
     subject s;
-    subject_make(&s, &cases[0], &seed, false, false);
+    subject_make(&s, &weight_cases[0], &seed, false, false);
     s.x[3] = NAN, s.x[s.c->cols + 700] = -INFINITY;
     float *y = malloc((size_t)(MAX_N * s.c->rows) * 4);
     for (int path = KERN_EXACT; path <= KERN_INT16; path++) {
@@ -268,11 +226,12 @@ static void check_case(const weight_case *w, const kern_table *tables, int n_tab
 
 void test_linear(const kern_table *tables, int n_tables) {
     uint64_t seed = 1;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!test_wanted(cases[i].rows * cases[i].cols * MAX_N)) continue;
-        check_case(&cases[i], tables, n_tables, &seed, i % 2 == 0, false);
-        if (cases[i].scale && cases[i].scale_type == KERN_F16) /* the product is exact in fp32 */
-            check_case(&cases[i], tables, n_tables, &seed, i % 2 == 0, true);
+    for (size_t i = 0; i < (size_t)n_weight_cases; i++) {
+        if (!test_wanted(weight_cases[i].rows * weight_cases[i].cols * MAX_N)) continue;
+        check_case(&weight_cases[i], tables, n_tables, &seed, i % 2 == 0, false);
+        if (weight_cases[i].scale &&
+            weight_cases[i].scale_type == KERN_F16) /* the product is exact in fp32 */
+            check_case(&weight_cases[i], tables, n_tables, &seed, i % 2 == 0, true);
     }
     for (int t = 0; t < n_tables; t++) check_special(&tables[t]);
 }
