@@ -150,10 +150,11 @@ static void print_profiles(arena *a, const json *x, const json *y, const char *m
 /* ---- the whole ---- */
 
 static void print_file(arena *a, const char *which, const file *f) {
-    cli_printf("%s: %s, precision %s, %s, %s (%s), load average %.1f\n", which,
+    cli_printf("%s: %s, precision %s (%s), %s, %s (%s), load average %.1f\n", which,
                clean(a, json_str(f->o, "artifact", "")), clean(a, json_str(f->o, "precision", "")),
-               clean(a, json_str(f->o, "time", "")), clean(a, json_str(f->o, "cpu", "")),
-               clean(a, json_str(f->o, "isa", "")), json_double(f->o, "load_average", NAN));
+               clean(a, json_str(f->o, "linear", "")), clean(a, json_str(f->o, "time", "")),
+               clean(a, json_str(f->o, "cpu", "")), clean(a, json_str(f->o, "isa", "")),
+               json_double(f->o, "load_average", NAN));
 }
 
 bool bench_compare(arena *a, const char *before, const char *after, bool markdown, err *e) {

@@ -45,8 +45,8 @@ static plot_series series_of(const bench_report *s, size_t limits, bool roof) {
     double *x = ARENA_ARRAY(s->a, double, s->n), *y = ARENA_ARRAY(s->a, double, s->n);
     unsigned threads = s->limits[limits].threads;
     plot_series p = {.x = x, .y = y, .guide = roof};
-    p.name =
-        arena_printf(s->a, roof ? "threads: %u, the token's bytes at read bandwidth" : "threads: %u", threads);
+    p.name = arena_printf(s->a, roof ? "threads: %u, the token's bytes at read bandwidth" : "threads: %u",
+                          threads);
     for (size_t i = 0; i < s->n; i++) {
         const bench_row *r = &s->row[i];
         double v = roof ? roof_of(s, r) : bench_decode_rate(r), at = context_of(r);
@@ -138,7 +138,8 @@ static void add_facts(str *s, const bench_report *r) {
     bench_ids_sha256(r->m->vocab, bench_ids_fed(r), hex);
     str_printf(s, "<p class=\"soft\">millet %s, %s, ", MILLET_VERSION, r->time);
     html_str(s, *r->cpu ? r->cpu : "processor not known");
-    str_printf(s, " (%s), load average %.1f before; precision %s</p>\n", r->isa, r->busy, r->precision);
+    str_printf(s, " (%s), load average %.1f before; precision %s, linear layers %s</p>\n", r->isa, r->busy,
+               r->precision, r->linear);
     str_printf(s, "<p>Opened in %.3f s; peak memory %.1f MiB, %.2f times the %.1f MiB of the package.",
                r->load, (double)r->peak / 1048576, (double)r->peak / (double)r->size,
                (double)r->size / 1048576);

@@ -130,6 +130,7 @@ void bench_add_json(str *b, const bench_report *s) {
         bench_ids_sha256(s->m->vocab, bench_ids_fed(s), hex);
         add_text(b, "artifact", s->artifact);
         add_text(b, "precision", s->precision);
+        add_text(b, "linear", s->linear);
         str_printf(b, ",\"ids\":%" PRId64 ",\"ids_sha256\":\"%s\"", bench_ids_fed(s), hex);
         add_member(b, "opened_s", s->load);
         str_printf(b, ",\"peak_bytes\":%" PRIu64 ",\"package_bytes\":%" PRIu64, s->peak, s->size);

@@ -4,6 +4,7 @@
 #include "base/team.h"
 #include "cli/bench.h"
 #include "kernels/kernels.h"
+#include "runtime/engine.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,8 @@ void bench_describe_machine(bench_report *s) {
     double busy = 0;
     err ignored = {0};
     kern_table t;
+    plan_linear l = strcmp(s->precision, "strict") != 0 ? rt_linear() : (plan_linear){KERN_EXACT, KERN_EXACT};
+    s->linear = arena_printf(s->a, "%s,%s", kern_path_name[l.decode], kern_path_name[l.prefill]);
     s->cpu = cpu_name(s->a);
     s->isa = kern_open(&t, getenv("MILLET_ISA"), &ignored) || kern_open(&t, NULL, &ignored) ? t.isa : "";
     s->busy = getloadavg(&busy, 1) == 1 ? busy : 0;

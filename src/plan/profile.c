@@ -106,35 +106,58 @@ static int64_t layer_of(const ir_op *op) {
     return layer;
 }
 
-static void describe_linear(const step_linear *s, plan_step_info *t) {
-    t->rows = s->w.rows, t->cols = s->w.cols, t->n = s->m;
+static double attention_flops(int64_t heads, int64_t tokens, int64_t keys, int64_t d) {
+    return 2.0 * (double)(heads * tokens * keys * d);
+}
+
+/* Decay, product with the key, update, product with the query: eight operations an element of the state. */
+static double delta_flops(int64_t heads, const kern_delta *j) {
+    return 8.0 * (double)(heads * j->tokens * j->dk * j->dv);
+}
+
+/* Of one weight; those of a step add up. */
+static void add_linear(const step_linear *s, plan_step_info *t) {
+    t->rows += s->w.rows, t->cols = s->w.cols, t->n = s->m;
     t->bits = s->w.bits;
-    t->slow = kern_kind_of(&s->w) == KERN_W_ANY;
-    t->flops = 2.0 * (double)s->m * (double)s->w.rows * (double)s->w.cols;
+    t->slow |= kern_kind_of(&s->w) == KERN_W_ANY;
+    t->flops += 2.0 * (double)s->m * (double)s->w.rows * (double)s->w.cols;
+}
+
+static void describe_matmul(const step_matmul *s, plan_step_info *t) {
+    t->flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
+    for (int d = 0; d < s->rank; d++) t->flops *= (double)s->dim[d];
+}
+
+static void describe_attention(const plan_step *s, plan_step_info *t) {
+    t->by_keys = true;
+    if (s->fn == run_fast_attention) {
+        const kern_attention *j = &((const step_fast_attention *)s->param)->job;
+        t->flops = attention_flops(j->heads, j->tokens, j->keys, j->d + j->d_v);
+    } else {
+        const kern_rounded_attention *j = &((const step_attention *)s->param)->job;
+        t->flops = attention_flops(j->groups * j->heads, j->tokens, j->keys, j->depth + j->value_depth);
+    }
 }
 
 static void describe_work(const plan_step *s, plan_step_info *t) {
     if (s->fn == run_linear) {
-        describe_linear(s->param, t);
+        add_linear(s->param, t);
+    } else if (s->fn == run_gated) {
+        const step_gated *p = s->param;
+        add_linear(&p->part[0], t);
+        add_linear(&p->part[1], t);
     } else if (s->fn == run_matmul) {
-        const step_matmul *p = s->param;
-        t->flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-        for (int d = 0; d < p->rank; d++) t->flops *= (double)p->dim[d];
-    } else if (s->fn == run_fast_attention) {
-        const kern_attention *j = &((const step_fast_attention *)s->param)->job;
-        t->flops = 2.0 * (double)(j->heads * j->tokens * j->keys) * (double)(j->d + j->d_v);
-    } else if (s->fn == run_attention) {
-        const kern_rounded_attention *j = &((const step_attention *)s->param)->job;
-        t->flops =
-            2.0 * (double)(j->groups * j->heads * j->tokens * j->keys) * (double)(j->depth + j->value_depth);
+        describe_matmul(s->param, t);
+    } else if (s->fn == run_fast_attention || s->fn == run_attention) {
+        describe_attention(s, t);
     } else if (s->fn == run_fast_delta) {
-        const kern_delta *j = &((const step_fast_delta *)s->param)->job;
-        t->flops = 8.0 * (double)(s->extent * j->tokens * j->dk * j->dv);
+        t->flops = delta_flops(s->extent, &((const step_fast_delta *)s->param)->job);
+    } else if (s->fn == run_tokens_delta) {
+        t->flops = delta_flops(s->extent, &((const step_tokens_delta *)s->param)->job);
     } else if (s->fn == run_delta) {
         const step_delta *d = s->param;
-        t->flops = 8.0 * (double)(s->extent * d->dk * d->dv);
+        t->flops = delta_flops(s->extent, &(kern_delta){.tokens = 1, .dk = d->dk, .dv = d->dv});
     }
-    t->by_keys = s->fn == run_fast_attention || s->fn == run_attention;
 }
 
 plan_step_info plan_profile_step(const plan_profile *m, size_t step) {

@@ -27,14 +27,15 @@ plan_lap plan_profile_lap(const plan_profile *m, unsigned worker, size_t step);
 /* What a step is. Names live as long as the plan. */
 typedef struct {
     const char *kernel, *op, *result; /* as in listings; the op and its first result */
-    int64_t rows, cols, n;            /* linear layers: of the weight, rows of x; else 0 */
-    unsigned bits;                    /* linear layers with a palette: of a code; else 0 */
-    int64_t layer;                    /* as names say; -1: they don't */
-    bool barrier;                     /* workers meet before it */
-    bool slow;                        /* runs on the reference body, or on plain loops for any weight */
-    bool by_keys;                     /* bytes and flops are those of a cache all visible */
-    uint64_t bytes;                   /* of weights and states that a run reads and writes */
-    double flops;                     /* of linear layers, products, attention and delta rule */
+    int64_t rows, cols, n; /* linear layers: of the weight (of both, where two make one result), rows of x;
+                              else 0 */
+    unsigned bits;         /* linear layers with a palette: of a code; else 0 */
+    int64_t layer;         /* as names say; -1: they don't */
+    bool barrier;          /* workers meet before it */
+    bool slow;             /* runs on the reference body, or on plain loops for any weight */
+    bool by_keys;          /* bytes and flops are those of a cache all visible */
+    uint64_t bytes;        /* of weights and states that a run reads and writes */
+    double flops;          /* of linear layers, products, attention and delta rule */
 } plan_step_info;
 plan_step_info plan_profile_step(const plan_profile *m, size_t step); /* step < steps */
 

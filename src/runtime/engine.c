@@ -44,7 +44,7 @@ bool rt_linear_parse(const char *text, plan_linear *l) {
     return true;
 }
 
-static plan_linear linear_paths(void) {
+plan_linear rt_linear(void) {
     plan_linear l = {KERN_INT16, KERN_BF16};
     const char *wanted = getenv("MILLET_LINEAR");
     if (wanted) rt_linear_parse(wanted, &l);
@@ -54,7 +54,7 @@ static plan_linear linear_paths(void) {
 rt_plans *rt_plans_new(void) {
     rt_plans *p = mem_alloc(sizeof *p);
     err ignored = {0};
-    *p = (rt_plans){.linear = linear_paths()};
+    *p = (rt_plans){.linear = rt_linear()};
     kern_rounded_open(&p->ops, getenv("MILLET_ISA"));
     if (!kern_open(&p->kernels, getenv("MILLET_ISA"), &ignored)) kern_open(&p->kernels, NULL, &ignored);
     if (!kern_ops_open(&p->fast, getenv("MILLET_ISA"), &ignored)) kern_ops_open(&p->fast, NULL, &ignored);

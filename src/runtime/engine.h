@@ -15,6 +15,8 @@ void rt_plans_free(rt_plans *p);
  * neither.
  */
 bool rt_linear_parse(const char *text, plan_linear *l);
+/* MILLET_LINEAR, or the default. */
+plan_linear rt_linear(void);
 
 /* The plans of all functions (and parts) for the default sizes of their inputs, as text. */
 void rt_print_plans(str *out, const coreml_model *m);
