@@ -147,6 +147,23 @@ rows '^n2 at depth 0, threads: [0-9]+, decode: [0-9.]+ ms a token$' '^kernel +ca
 MILLET_ENGINE=reference expect 0 "" "$millet" bench "$out" -n 1 -r 1 --profile
 rows '^no plan ran: the reference evaluator did everything$'
 
+# a file system in memory can't be dropped from it: said, and no figure
+if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] && shm=$(mktemp -d -p /dev/shm); then
+    cp -r "$out" "$shm/demo"
+    expect 0 "" "$millet" bench "$shm/demo" -n 1 -r 1 --start
+    rows '^start with empty caches: not measured, [0-9.]+ MiB of the files stayed in memory$' '^start with files in memory: opened in '
+    rm -r "$shm"
+fi
+
+# interrupted: one line, the signal's exit code, no page
+"$millet" bench "$out" -n 1900 -r 1000 --html "$work/late.html" >"$work/stdout" 2>"$work/stderr" &
+sleep 1
+kill -INT $!
+wait $!
+code=$?
+[ "$code" = 130 ] && [ "$(cat "$work/stderr")" = "millet: cancelled" ] && [ ! -s "$work/stdout" ] && [ ! -e "$work/late.html" ] ||
+    fail "interrupted: exit code $code: $(cat "$work/stdout" "$work/stderr")"
+
 # the machine alone
 expect 0 "" "$millet" bench --limits -t 1,3
 rows '^limit +threads +best +median +unit$' '^read memory +1 +[0-9.]+ +[0-9.]+ +GB/s$' '^read memory +3 ' '^fp32 .* 3 +[0-9.]+ +[0-9.]+ +GFLOP/s$'
