@@ -341,6 +341,7 @@ void kern_avx512(kern_table *t) {
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = int16_channel8;
     t->linear[KERN_INT16][KERN_W_PALETTE] = int16_palette;
     t->linear[KERN_INT16][KERN_W_PALETTE4] = int16_palette4;
+    t->form[KERN_INT16][KERN_W_PALETTE] = KERN_X_WORDS;
     t->form[KERN_INT16][KERN_W_PALETTE4] = KERN_X_SPLIT;
     t->linear[KERN_INT16][KERN_W_BLOCK8] = int16_block8;
     t->linear[KERN_INT16][KERN_W_BLOCK4] = int16_block4;

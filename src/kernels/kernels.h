@@ -52,6 +52,9 @@ typedef enum {
     KERN_X_SPLIT,   /* of 64 values the even ones, then the odd ones */
     KERN_X_BYTES,   /* int16 as high and low bytes, 64 of each at a time */
     KERN_X_NIBBLES, /* as BYTES; of 128 elements the even ones, then the odd ones */
+    KERN_X_PAIRS,   /* of 32 values 1 0 3 2 .. 7 6, 17 16 .. 23 22, 9 8 .. 15 14, 25 24 .. 31 30 */
+    KERN_X_EIGHTHS, /* of 64 values 0 2 .. 14, 32 .. 46, 16 .. 30, 48 .. 62, then the odd ones so */
+    KERN_X_PARITY,  /* of 32 values the even ones, then the odd ones */
     KERN_X_FOURTHS, /* of 64 values every fourth from 0, 1, 2, 3 on */
     KERN_X_LANES,   /* as BYTES, those of a lane together */
     KERN_X_BF16,    /* as the instruction set wants it */
