@@ -49,6 +49,7 @@ static void add_profile_row(str *b, const profile *p, const profile_row *r) {
     str_printf(b, ",\"calls\":%" PRIu64 ",\"no_fast_kernel\":%s", r->calls, r->slow ? "true" : "false");
     add_member(b, "bytes", r->bytes);
     add_member(b, "flops", r->flops);
+    add_member(b, "least_s", r->least);
     add_list(b, "work_s", r->work, (int)p->workers);
     add_list(b, "wait_s", r->wait, (int)p->workers);
     str_addc(b, '}');

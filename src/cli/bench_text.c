@@ -152,6 +152,7 @@ static void add_done(table *t, const profile *p, const profile_row *r, double se
     table_number(t, "%.2f", (double)r->calls / n);
     table_number(t, "%.4f", 1e3 * seconds / n);
     table_number(t, "%.1f %%", 100 * seconds / p->seconds);
+    table_number(t, "%.4f", r->calls ? 1e3 * r->least / n : NAN);
     table_number(t, "%.3f", r->bytes > 0 ? r->bytes * 1e-6 / n : NAN);
     table_number(t, "%.2f", r->bytes > 0 ? r->bytes * 1e-9 / seconds : NAN);
     table_number(t, "%.2f", r->flops > 0 ? r->flops * 1e-9 / seconds : NAN);
@@ -164,7 +165,8 @@ static void add_profile_row(table *t, const profile *p, const profile_row *r) {
 }
 
 static table new_table(arena *a, const profile *p, const char *first) {
-    const char *head[] = {first, "calls/token", "ms/token", "share", "MB/token", "GB/s", "GFLOP/s"};
+    const char *head[] = {first,      "calls/token", "ms/token", "share",
+                          "least ms", "MB/token",    "GB/s",     "GFLOP/s"};
     table t = {.a = a, .columns = sizeof head / sizeof *head};
     add_head(&t, head);
     t.columns += wait_columns(p);

@@ -86,11 +86,13 @@ typedef struct {
 static void add_work(collector *c, const plan_profile *m, size_t i, const place *at,
                      const plan_step_info *s) {
     profile_row *rows[] = {&c->kernel.row[at->kernel], &c->layer.row[at->layer], &c->p->all};
+    double least = plan_profile_least(m, i) / c->p->workers;
     double share = s->by_keys ? c->visible : 1, runs = (double)plan_profile_runs(m);
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         rows[k]->calls += plan_profile_runs(m);
         rows[k]->bytes += share * runs * (double)s->bytes;
         rows[k]->flops += share * runs * s->flops;
+        rows[k]->least += least * runs;
         rows[k]->slow |= s->slow;
         for (unsigned w = 0; w < c->p->workers; w++) rows[k]->work[w] += plan_profile_lap(m, w, i).work;
     }

@@ -8,6 +8,8 @@ typedef struct {
     const char *name;    /* kernel and, for linear layers, [bits,] rows x columns [x rows of x]; or a layer */
     uint64_t calls;      /* steps that ran */
     double *work, *wait; /* seconds, by worker */
+    double least; /* seconds of the mean worker, had each step always been as in the run in which it took
+                     least */
     double bytes, flops; /* of all calls */
     bool slow;           /* the reference body, or loops for any weight */
 } profile_row;

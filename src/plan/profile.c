@@ -10,6 +10,7 @@ struct plan_profile {
     uint64_t runs;
     plan_lap *lap;   /* [workers][n_step + 1] */
     double *stopped; /* [workers]: when the last walk ended */
+    double *least;   /* [n_step]: as plan_profile_least() says */
     double begin;    /* of the run at hand */
 };
 
@@ -18,7 +19,8 @@ plan_profile *plan_profile_new(const plan *p, unsigned workers) {
     *m = (plan_profile){.p = p, .workers = workers};
     m->lap = mem_try(workers * (p->n_step + 1), sizeof *m->lap);
     m->stopped = mem_try(workers, sizeof *m->stopped);
-    if (m->lap && m->stopped) return m;
+    m->least = mem_try(p->n_step + 1, sizeof *m->least);
+    if (m->lap && m->stopped && m->least) return m;
     plan_profile_free(m);
     return NULL;
 }
@@ -27,6 +29,7 @@ void plan_profile_free(plan_profile *m) {
     if (!m) return;
     free(m->lap);
     free(m->stopped);
+    free(m->least);
     free(m);
 }
 
@@ -52,10 +55,20 @@ plan_lap plan_profile_lap(const plan_profile *m, unsigned worker, size_t step) {
 
 /* ---- measuring ---- */
 
-void plan_profile_add(double *sum, double *at) {
-    double now = clock_seconds();
-    *sum += now - *at;
+static double since(double *at) {
+    double now = clock_seconds(), took = now - *at;
     *at = now;
+    return took;
+}
+
+void plan_profile_work(plan_lap *lap, double *at) {
+    double took = since(at);
+    lap->work += took;
+    lap->last = took;
+}
+
+void plan_profile_wait(plan_lap *lap, double *at) {
+    lap->wait += since(at);
 }
 
 void plan_profile_begin(plan_profile *m) {
@@ -66,7 +79,7 @@ plan_lap *plan_profile_start(plan_profile *m, unsigned worker, double *at) {
     if (!m) return NULL;
     plan_lap *lap = laps_of(m, worker);
     *at = m->begin;
-    plan_profile_add(&lap[m->p->n_step].wait, at);
+    plan_profile_wait(&lap[m->p->n_step], at);
     return lap;
 }
 
@@ -77,7 +90,16 @@ void plan_profile_stop(plan_profile *m, unsigned worker, double at) {
 void plan_profile_end(plan_profile *m) {
     double now = clock_seconds();
     for (unsigned i = 0; i < m->workers; i++) laps_of(m, i)[m->p->n_step].wait += now - m->stopped[i];
+    for (size_t i = 0; i < m->p->n_step; i++) {
+        double sum = 0;
+        for (unsigned w = 0; w < m->workers; w++) sum += laps_of(m, w)[i].last;
+        if (!m->runs || sum < m->least[i]) m->least[i] = sum;
+    }
     m->runs++;
+}
+
+double plan_profile_least(const plan_profile *m, size_t step) {
+    return m->least[step];
 }
 
 /* ---- what steps are ---- */

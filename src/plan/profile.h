@@ -12,6 +12,7 @@
 
 typedef struct {
     double work, wait; /* seconds, of all runs */
+    double last;       /* of the work, the last run's */
 } plan_lap;
 
 /* p must outlive it; workers: those of the team that runs it. NULL without memory. */
@@ -23,6 +24,10 @@ size_t plan_profile_steps(const plan_profile *m);
 /* step <= steps: behind the last one stands the waiting for the run to begin and, at its end, for the others.
  * The laps of a worker add up to the time of the walks. */
 plan_lap plan_profile_lap(const plan_profile *m, unsigned worker, size_t step);
+
+/* Seconds that all workers together worked in a step, in the run in which that was least; 0 without runs. A
+ * worker's own share varies: work is dealt out as they ask for it. */
+double plan_profile_least(const plan_profile *m, size_t step);
 
 /* What a step is. Names live as long as the plan. */
 typedef struct {
@@ -54,6 +59,7 @@ void plan_profile_end(plan_profile *m);
 /* This worker's laps, its clock started; NULL (and no clock) when m is. */
 plan_lap *plan_profile_start(plan_profile *m, unsigned worker, double *at);
 void plan_profile_stop(plan_profile *m, unsigned worker, double at);
-/* Adds the time since *at to *sum. */
-void plan_profile_add(double *sum, double *at);
+/* The time since *at was spent so. */
+void plan_profile_work(plan_lap *lap, double *at);
+void plan_profile_wait(plan_lap *lap, double *at);
 #endif

@@ -241,11 +241,11 @@ static void walk(void *ctx, unsigned worker) {
         const plan_step *s = &p->step[i];
         if (s->barrier) {
             team_barrier(x->team);
-            if (lap) plan_profile_add(&lap[i].wait, &at);
+            if (lap) plan_profile_wait(&lap[i], &at);
             if (atomic_load_explicit(&x->failed, memory_order_relaxed)) continue;
         }
         if (!s->once || !atomic_load_explicit(&x->failed, memory_order_relaxed)) run_step(x, s, &w);
-        if (lap) plan_profile_add(&lap[i].work, &at);
+        if (lap) plan_profile_work(&lap[i], &at);
     }
     if (lap) plan_profile_stop(x->profile, worker, at);
 }

@@ -89,6 +89,8 @@ for r, tokens in zip(results, (20, 6)):
         assert math.isclose(sum(x[name] for x in p["layers"]), p["all"][0][name], rel_tol=1e-9)
     walks = [p["all"][0]["work_s"][w] + p["all"][0]["wait_s"][w] for w in workers]
     assert max(walks) <= p["seconds"] and math.isclose(max(walks), min(walks), rel_tol=1e-9)
+    for x in p["kernels"] + p["layers"]: # the best run of each step is no longer than the mean one
+        assert 0 < x["least_s"] <= sum(x["work_s"]) / p["workers"] * (1 + 1e-9)
     linears = sum(x["flops"] for x in p["kernels"] if "linear" in x["name"])
     assert math.isclose(linears / tokens, 2 * matrices, rel_tol=1e-9), (linears / tokens, 2 * matrices)
     assert [x["name"] for x in p["layers"]] == ["before layers", *(f"layer {i}" for i in range(8)), "behind layers"]

@@ -36,6 +36,7 @@ static double sum_of(const plan_profile *m, unsigned worker) {
     for (size_t i = 0; i <= plan_profile_steps(m); i++) {
         plan_lap lap = plan_profile_lap(m, worker, i);
         assert_true(lap.work >= 0 && lap.wait >= 0);
+        assert_true(lap.last >= 0 && lap.last <= lap.work * (1 + 1e-9));
         sum += lap.work + lap.wait;
     }
     return sum;
@@ -60,7 +61,8 @@ static void test_laps(void **state) {
     void *none = NULL;
     double start = clock_seconds();
     for (int i = 0; i < RUNS; i++) {
-        if (!plan_run(x, &(plan_call){&in, &out, &none, t, block, false, i ? m : NULL}, &e)) fail_msg("%s", e.msg);
+        if (!plan_run(x, &(plan_call){&in, &out, &none, t, block, false, i ? m : NULL}, &e))
+            fail_msg("%s", e.msg);
         ref_tensor_drop(&out);
     }
     double whole = clock_seconds() - start;
@@ -71,6 +73,12 @@ static void test_laps(void **state) {
     for (unsigned w = 1; w < team_size(t);
          w++) /* all that differs is rounding of sums of some hundred times */
         assert_true(sum_of(m, w) > first * (1 - 1e-9) && sum_of(m, w) < first * (1 + 1e-9));
+    for (size_t i = 0; i < plan_profile_steps(m); i++) {
+        double work = 0;
+        for (unsigned w = 0; w < team_size(t); w++) work += plan_profile_lap(m, w, i).work;
+        assert_true(plan_profile_least(m, i) > 0 &&
+                    plan_profile_least(m, i) * (RUNS - 1) <= work * (1 + 1e-9));
+    }
     plan_profile_free(m);
     ref_tensor_drop(&in);
     team_free(t);
