@@ -231,11 +231,11 @@ def row_decode(o, t):
 
 
 def row_depth(o, t):
-    """One round behind 8,192 tokens, five trials in it: the way there takes longest."""
+    """One round behind 8,192 tokens, five trials in it, and the first build of the peer: the way there takes longest."""
     n, model = (4 if o.quick else 24), "qwen3-0.6b"
-    for depth, turns, trials in ((128, 1, 1), (256, 1, 1)) if o.quick else ((2048, 5, 1), (8192, 1, 5)):
+    for depth, turns, trials, builds in ((128, 1, 1, 2), (256, 1, 1, 1)) if o.quick else ((2048, 5, 1, 2), (8192, 1, 5, 1)):
         ours, theirs = rounds(o, turns, {"millet": lambda: decode(o, model, "w4", depth, n, trials, context=DEEP)},
-                              llama(o, model, ["Q4_0"], f"tg{n}@{depth}", (1, 0), 1))
+                              llama(o, model, ["Q4_0"], f"tg{n}@{depth}", (1, 0), builds))
         share, name = ours.median("share"), f"{model} w4, decode behind {depth:,}"
         t.add("depth", name + ", of read bandwidth", share, 0.65, 0.85, "%", moved(ours), reading(ours), [ours])
         t.add("depth", f"{name} : {theirs.name}", ratio(ours.median(), theirs.median()), 1.8, 2.5, "x", speed(ours), speed(theirs),
@@ -280,7 +280,7 @@ def row_start(o, t):
         return {"rate": 1, "first": d["start"]["cached_first_token_s"], "opened": d["start"]["cached_opened_s"],
                 "cold": d["start"]["cold_first_token_s"], "peak": d["peak_bytes"] / d["package_bytes"], "size": d["package_bytes"]}
     for model, scheme in (("qwen3.5-0.8b", "lut6"), ("qwen3-0.6b", "w4")):
-        (s,) = rounds(o, 5, {"millet": lambda: start(model, scheme)})
+        (s,) = rounds(o, 1, {"millet": lambda: start(model, scheme)})  # five starts in it
         if model == "qwen3.5-0.8b":
             cold = s.median("cold")
             t.add("start", f"{model} {scheme}, process made to first token, files in memory", s.median("first"), 0.25, 0.1, "s",
