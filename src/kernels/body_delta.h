@@ -164,14 +164,27 @@ typedef struct {
 
 typedef enum { IN_BLOCK, IN_STATE } delta_side;
 
+/* The next block of columns, or the first one of the next head, on its way to the second cache: rows of a block
+ * lie so far apart that the processor doesn't fetch ahead by itself. */
+INLINE void delta_fetch(const kern_delta *job, int64_t at, int64_t ahead) {
+    int64_t size = job->state.type == KERN_F32 ? 4 : 2;
+    for (int64_t i = 0; i < DELTA_COLUMNS * size; i += 64) {
+        __builtin_prefetch((const char *)job->state.value + (at + ahead) * size + i, 0, 2);
+        if (job->state.rest) __builtin_prefetch((const char *)(job->state.rest + at + ahead) + i, 0, 2);
+    }
+}
+
 /* Goes once over a block of columns: takes in token `old` (if any), multiplies by k and q of token `next` (if
  * any). from, to: whether rows are read and written in the block, or in the state from element `at` on. */
 INLINE void delta_sweep(const kern_delta *job, float *block, int64_t at, kept as, delta_side from,
                         delta_side to, const delta_token *old, const delta_token *next, vec *kS, vec *qS) {
     vec ks[4], qs[4];
+    int64_t column = at % job->dv + DELTA_COLUMNS;
+    int64_t ahead = column < job->dv ? DELTA_COLUMNS : job->dk * job->dv + DELTA_COLUMNS - column;
     for (int c = 0; c < 4; c++) ks[c] = qs[c] = v_all(0);
     for (int64_t i = 0; i < job->dk; i++, at += job->dv, block += DELTA_COLUMNS) {
         vec s[4];
+        if (from == IN_STATE) delta_fetch(job, at, ahead);
         for (int c = 0; c < 4; c++)
             s[c] = from == IN_STATE ? kept_load(&job->state, as, at + c * LANES) : v_load(block + c * LANES);
         if (old) {

@@ -58,7 +58,7 @@ static void repeat_short_steps(plan *p) {
 /* Of weights: a piece should keep several streams of memory busy for some microseconds, and not be so long
  * that they lie far apart. Measured on Sapphire Rapids (6-bit palettes, 4 streams): 11.8 GB/s a core in
  * pieces of 48 KiB, 16.3 of 192 KiB, 16.7 of 768 KiB, 13.3 of 3 MiB. */
-#define LEAST_BYTES 98304
+#define LEAST_BYTES 65536
 #define MOST_BYTES  589824
 
 static void claim_long_steps(plan *p) {
