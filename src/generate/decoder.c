@@ -313,9 +313,13 @@ static bool get_row(decoder *d, size_t t, decoder_row *r, err *e) {
 }
 
 static bool finite_row(const decoder_row *r) {
-    float bad = 0;
-    for (size_t i = 0; i < r->n; i++) bad += r->score[i] * 0.0f; /* NaN once one is not finite */
-    return bad == 0;
+    float bad[16] = {0}, all = 0; /* NaN once a score is not finite; many sums, not to wait for each */
+    size_t i = 0;
+    for (; i + 16 <= r->n; i += 16)
+        for (size_t k = 0; k < 16; k++) bad[k] += r->score[i + k] * 0.0f;
+    for (; i < r->n; i++) all += r->score[i] * 0.0f;
+    for (size_t k = 0; k < 16; k++) all += bad[k];
+    return all == 0;
 }
 
 /* Runs the n tokens of past again, looking at every op. False with the error once one makes a NaN or

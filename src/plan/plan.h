@@ -58,6 +58,8 @@ void plan_exec_free(plan_exec *x);
 typedef struct plan_block plan_block;
 plan_block *plan_block_new(void);
 void plan_block_free(plan_block *b);
+const ref_buf *
+plan_block_buffer(const plan_block *b); /* where borrowed outputs lie; NULL before the first run */
 
 typedef struct {
     const ref_tensor

@@ -42,6 +42,10 @@ void plan_block_free(plan_block *b) {
     free(b);
 }
 
+const ref_buf *plan_block_buffer(const plan_block *b) {
+    return b->buf;
+}
+
 ref_eval *plan_evaluator(plan_worker *w) {
     return &w->exec->v;
 }

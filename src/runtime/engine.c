@@ -290,6 +290,10 @@ plan_work engine_work(const engine *g) {
     return g->work;
 }
 
+bool engine_holds(const engine *g, const ref_buf *b) {
+    return b && plan_block_buffer(g->block) == b;
+}
+
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
                 bool borrow, err *e) {
     size_t i = 0;

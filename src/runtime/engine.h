@@ -36,6 +36,8 @@ void engine_profile(engine *g, bool on);
 void engine_profiles(const engine *g, rt_profile_fn *fn, void *ctx);
 /* Of all runs. */
 plan_work engine_work(const engine *g);
+/* b is the block that outputs lie in when they are borrowed. */
+bool engine_holds(const engine *g, const ref_buf *b);
 /* As plan_run(); borrow: outputs may lie in the session's block, until its next run. */
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
                 bool borrow, err *e);
