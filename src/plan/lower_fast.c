@@ -44,7 +44,8 @@ bool lower_fast_attention(lower *l, const kern_rounded_attention *j, int mask, i
     }
     ir_type size = IR_TYPE(DT_FP32, kern_partial_size(&s->job));
     place partial[2] = {lower_fresh(l, &size)};
-    lower_emit(l, run_fast_attention, s, name, SHARES, 1, partial, 1, in, n);
+    lower_emit(l, run_fast_attention, s, name, SHARES, 1, partial, 1, in, n)->even =
+        true; /* shares are equal */
     step_fast_attention *join = ARENA_NEW(l->a, step_fast_attention);
     *join = *s;
     if (visible) partial[1] = in[visible - 1];

@@ -107,6 +107,8 @@ bool lower_slice_update(lower *l, const ir_op *op) {
         u->end = (int)(1 + n);
         in[n++] = lower_dense(l, lower_in(l, op, A_end));
     }
+    u->plain = u->begin > 0 && u->end > 0 && !ir_in(op, A_stride) && !ir_in(op, A_begin_mask) &&
+               !ir_in(op, A_end_mask) && !ir_in(op, A_squeeze_mask) && update.type.rank == target.type.rank;
     plan_step *s = lower_emit(l, run_update, u, "update", 1, 1, &target, 1, in, n);
     s->bytes = (uint64_t)ir_type_count(&update.type) * s->arg[0].size;
     s->once = true;

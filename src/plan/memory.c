@@ -21,8 +21,12 @@ static int by_size(const void *x, const void *y) {
     return a < b ? -1 : a > b; /* the same plan every time */
 }
 
+/* Steps that memory rests before it is used again: at once would make the next writer wait for its last
+ * readers. */
+#define REST 6
+
 static bool together(const plan_buffer *a, const plan_buffer *b) {
-    return a->own == b->own && a->first <= b->last && b->first <= a->last;
+    return a->own == b->own && a->first <= b->last + REST && b->first <= a->last + REST;
 }
 
 /* The lowest gap among those that live at the same time. */

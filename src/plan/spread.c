@@ -10,14 +10,14 @@ static bool may_repeat(const plan_step *s) {
     return s->extent <= s->grain && !s->once && !states;
 }
 
-/* Buffers that others than steps read or write, and those of steps for one worker. */
+/* Buffers that others than steps read or write. (The evaluator knows the block only.) */
 static void share_ports(plan *p, bool *shared) {
     for (size_t i = 0; i < p->f->n_in; i++)
         if (p->in[i].v->type.kind == IR_TENSOR) shared[p->in[i].buffer] = true;
     for (size_t i = 0; i < p->f->body.n_out; i++) shared[p->out[i].buffer] = true;
     for (size_t i = 0; i < p->n_shape; i++) shared[p->shape[i].buffer] = true;
     for (size_t i = 0; i < p->n_step; i++)
-        for (uint32_t k = 0; k < p->step[i].n_arg && p->step[i].once; k++)
+        for (uint32_t k = 0; k < p->step[i].n_arg && p->step[i].fallback; k++)
             if (p->step[i].arg[k].space == SPACE_ACT) shared[p->step[i].arg[k].buffer] = true;
 }
 

@@ -66,6 +66,7 @@ typedef struct {
     uint8_t store;               /* DT_NONE: cells */
     bool round;
     int begin, end; /* index in p; -1: a constant */
+    bool plain;     /* neither strides nor masks; begin and end are made at run time */
 } step_update;
 plan_fn run_update;
 

@@ -192,6 +192,18 @@ static bool region(const bounds *b, ref_eval *v, int64_t *first, ir_type *size, 
                                              (long long)want, (long long)have);
 }
 
+/* The same for plain numbers within x's sizes, where nothing has to be resolved. */
+static bool plain_region(const step_update *u, void *const *p, int64_t *first) {
+    if (!u->plain) return false;
+    const int32_t *begin = p[u->begin], *end = p[u->end];
+    *first = 0;
+    for (int d = 0; d < u->type.rank; d++) {
+        if (begin[d] < 0 || end[d] > u->type.dim[d] || end[d] - begin[d] != u->update.dim[d]) return false;
+        *first += begin[d] * u->stride[d];
+    }
+    return true;
+}
+
 void run_update(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_update *u = param;
     const bounds b = {u->op, u, p};
@@ -199,8 +211,9 @@ void run_update(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
     int64_t first = 0, stride[IR_MAX_RANK];
     ir_type size = u->update;
     (void)lo, (void)hi;
-    bool ok = region(&b, v, &first, &size, stride);
-    arena_reset(v->scratch);
+    bool plain = plain_region(u, p, &first), ok = plain || region(&b, v, &first, &size, stride);
+    if (plain) memcpy(stride, u->stride, sizeof stride);
+    if (!plain) arena_reset(v->scratch);
     if (!ok) {
         err_where(v->e, "op %s (slice_update)", u->op->out[0]->name);
         plan_failed(w);
