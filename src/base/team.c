@@ -10,9 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Some tens of microseconds (a pause takes 40 to 140 cycles): longer than most waits between steps, shorter
- * than a time slice. */
-#define SPINS 600
+/* Less than a hundred microseconds (a pause takes 40 to 140 cycles): longer than most waits between steps,
+ * shorter than a time slice. */
+#define SPINS 1500
 
 struct team {
     unsigned n;
