@@ -222,5 +222,5 @@ INLINE void bf16(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
 #include "kernels/bf16_kernels.h" /* out of bf16() and prepare_bf16() */
 
 void kern_amx(kern_table *t) {
-    bf16_overlay(t, 2 * BAND * 2);
+    bf16_overlay(t, BAND, 2 * BAND * 2);
 }

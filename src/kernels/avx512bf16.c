@@ -75,5 +75,5 @@ INLINE void bf16(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
 #include "kernels/bf16_kernels.h" /* out of bf16() and prepare_bf16() */
 
 void kern_avx512bf16(kern_table *t) {
-    bf16_overlay(t, ROWS * 2);
+    bf16_overlay(t, ROWS, ROWS * 2);
 }

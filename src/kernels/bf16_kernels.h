@@ -19,8 +19,8 @@ static void bf16_palette(const kern_linear *job, int64_t lo, int64_t hi) {
         bf16_narrow(job, lo, hi);
 }
 
-/* scratch: bytes a column. */
-static void bf16_overlay(kern_table *t, uint16_t scratch) {
+/* band: rows of w that are decoded at a time; scratch: bytes a column. */
+static void bf16_overlay(kern_table *t, uint8_t band, uint16_t scratch) {
     static kern_linear_fn *const fn[KERN_W_KINDS] = {
         [KERN_W_F32] = bf16_f32,          [KERN_W_F16] = bf16_f16,       [KERN_W_CHANNEL8] = bf16_channel8,
         [KERN_W_BLOCK8] = bf16_block8,    [KERN_W_BLOCK4] = bf16_block4, [KERN_W_PALETTE] = bf16_palette,
@@ -31,6 +31,7 @@ static void bf16_overlay(kern_table *t, uint16_t scratch) {
         if (fn[kind]) {
             t->linear[KERN_BF16][kind] = fn[kind];
             t->form[KERN_BF16][kind] = KERN_X_BF16;
+            t->band[KERN_BF16][kind] = band;
             t->scratch[KERN_BF16][kind] = scratch;
         }
 }

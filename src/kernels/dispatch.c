@@ -171,6 +171,6 @@ kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path pat
                          .form = form,
                          .path = path,
                          .scratch = n > 1 || path == KERN_BF16 ? columns * t->scratch[path][kind] : 0,
-                         .grain = 4,
+                         .grain = t->band[path][kind] ? t->band[path][kind] : 4,
                          .isa = t->isa};
 }

@@ -106,6 +106,7 @@ typedef struct {
     kern_linear_fn *linear[KERN_PATHS][KERN_W_KINDS]; /* NULL: the path has none for this kind */
     kern_form form[KERN_PATHS][KERN_W_KINDS];
     uint16_t scratch[KERN_PATHS][KERN_W_KINDS]; /* bytes a column (rounded up to 64); EXACT: n > 1 */
+    uint8_t band[KERN_PATHS][KERN_W_KINDS];     /* rows of w that are taken at a time; 0: 4 */
     kern_prepare_fn *prepare[KERN_X_FORMS];     /* NULL for KERN_X_F32 */
     kern_decode_fn *decode;
 } kern_table;
