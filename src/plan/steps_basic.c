@@ -80,11 +80,16 @@ void run_cast(const void *param, void *const *p, int64_t lo, int64_t hi, plan_wo
     const step_unary *s = param;
     float room[GRID_BLOCK];
     int64_t pos[GRID_ARRAYS];
-    (void)w;
     for (int64_t u = lo; u < hi; u++) {
         int64_t n = grid_unit(&s->g, u, pos);
-        ref_cast_row(gathered(room, (const float *)p[1] + pos[1], s->g.step[1], n), s->from,
-                     (float *)p[0] + pos[0], s->to, n);
+        const float *x = gathered(room, (const float *)p[1] + pos[1], s->g.step[1], n);
+        float *y = (float *)p[0] + pos[0];
+        if (s->from == DT_FP32 && s->to == DT_FP16) {
+            memcpy(y, x, (size_t)n * 4);
+            w->ops->round(y, n);
+        } else {
+            ref_cast_row(x, s->from, y, s->to, n);
+        }
     }
 }
 
