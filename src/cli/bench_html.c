@@ -16,15 +16,20 @@ static void heading(str *s, const char *title, const char *text) {
     str_adds(s, "</p>\n");
 }
 
+static void add_cells(str *s, const char *tag, const char *const *cell, size_t n) {
+    str_adds(s, "<tr>");
+    for (size_t i = 0; i < n; i++) {
+        str_printf(s, "<%s>", tag);
+        html_str(s, cell[i]);
+        str_printf(s, "</%s>", tag);
+    }
+    str_adds(s, "</tr>\n");
+}
+
 static void add_table(str *s, const table *t) {
     str_adds(s, "<div class=\"scroll\"><table>\n");
-    for (size_t i = 0; i < t->n; i++) {
-        const char *tag = i < t->columns ? "th" : "td";
-        if (i % t->columns == 0) str_adds(s, "<tr>");
-        str_printf(s, "<%s>", tag);
-        html_str(s, t->cell[i]);
-        str_printf(s, "</%s>%s", tag, (i + 1) % t->columns ? "" : "</tr>\n");
-    }
+    for (size_t i = 0; i + t->columns <= t->n; i += t->columns)
+        add_cells(s, i ? "td" : "th", t->cell + i, t->columns);
     str_adds(s, "</table></div>\n");
 }
 

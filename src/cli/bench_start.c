@@ -16,8 +16,6 @@
 
 enum { CACHED_STARTS = 5 };
 
-extern char **environ;
-
 void bench_print_start(const bench_start *s, bool as_json) {
     str b = {0};
     if (as_json) {

@@ -56,9 +56,11 @@ void cli_args_free(cli_args *a);
 bool cli_wants_help(const cli_args *a); /* --help was given: nothing else is checked */
 const char *cli_command_name(const cli_args *a);
 
-const char *cli_arg(const cli_args *a, const char *name); /* a positional argument, as in "PACKAGE" or "[PACKAGE]" (NULL: absent) */
-bool cli_given(const cli_args *a, const char *option);    /* was on the command line */
-bool cli_takes(const cli_args *a, const char *option);    /* is in the command's table */
+const char *
+cli_arg(const cli_args *a,
+        const char *name); /* a positional argument, as in "PACKAGE" or "[PACKAGE]" (NULL: absent) */
+bool cli_given(const cli_args *a, const char *option); /* was on the command line */
+bool cli_takes(const cli_args *a, const char *option); /* is in the command's table */
 bool cli_flag(const cli_args *a, const char *option);
 const char *cli_text(const cli_args *a,
                      const char *option); /* PATH, TEXT, CHOICE: given, else fallback, else NULL */
