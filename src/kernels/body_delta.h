@@ -84,8 +84,65 @@ INLINE void conv_channels(const kern_conv *job, kept as, int64_t c, int64_t n) {
     for (int j = 0; j + 1 < taps; j++) conv_keep(job, as, c, n, j, x[j]);
 }
 
+/* Many tokens: row by row through so many channels. Rows are often a multiple of a page apart, and those that
+ * one vector of channels needs would all want the same few lines of the first cache. */
+#define CONV_CHANNELS (16 * LANES)
+#define CONV_MANY     8 /* tokens from which on that pays */
+
+typedef struct {
+    float w[TAPS][CONV_CHANNELS], old[TAPS][CONV_CHANNELS];
+} conv_block;
+
+/* Column t of u, or of the state in front of it. */
+INLINE const float *conv_column(const kern_conv *job, const conv_block *b, int64_t c, int64_t t) {
+    return t < 0 ? b->old[t + job->taps - 1] : job->u + t * job->ldu + c;
+}
+
+INLINE void conv_row(const kern_conv *job, const conv_block *b, int taps, int64_t c, int64_t n, int64_t t) {
+    const float *x[TAPS];
+    float *y = job->y + t * job->ldy + c;
+    for (int j = 0; j < taps; j++) x[j] = conv_column(job, b, c, t + j - (taps - 1));
+    for (int64_t i = 0; i < n; i += LANES) {
+        vec s = v_load(b->w[0] + i) * load_up_to(x[0] + i, n - i);
+        for (int j = 1; j < taps; j++) s = v_fma(v_load(b->w[j] + i), load_up_to(x[j] + i, n - i), s);
+        if (job->silu) s = v_silu(s);
+        store_up_to(y + i, s, n - i);
+    }
+}
+
+static void conv_many(const kern_conv *job, kept as, int64_t c, int64_t n) {
+    int taps = (int)job->taps;
+    conv_block b;
+    for (int64_t i = 0; i < n; i += LANES) {
+        int64_t m = n - i < LANES ? n - i : LANES;
+        vec w[TAPS];
+        conv_weights(job, taps, c + i, m, w);
+        for (int j = 0; j < taps; j++) v_store(b.w[j] + i, w[j]);
+        for (int j = 0; j + 1 < taps; j++) v_store(b.old[j] + i, conv_old(job, as, c + i, m, j));
+    }
+    for (int64_t t = 0; t < job->tokens; t++)
+        if (taps == 4)
+            conv_row(job, &b, 4, c, n, t);
+        else
+            conv_row(job, &b, taps, c, n, t);
+    for (int j = 0; j + 1 < taps; j++) {
+        const float *x = conv_column(job, &b, c, job->valid + j - (taps - 1));
+        for (int64_t i = 0; i < n; i += LANES) {
+            int64_t m = n - i < LANES ? n - i : LANES;
+            conv_keep(job, as, c + i, m, j, load_up_to(x + i, m));
+        }
+    }
+}
+
 static void conv(const kern_conv *job, int64_t lo, int64_t hi) {
     kept as = kept_as(&job->state);
+    if (job->tokens >= CONV_MANY) {
+        for (int64_t n; lo < hi; lo += n) {
+            n = hi - lo < CONV_CHANNELS ? hi - lo : CONV_CHANNELS;
+            conv_many(job, as, lo, n);
+        }
+        return;
+    }
     if (as == KEPT_F16 && job->taps == 4 && job->ld_state == 3)
         for (; lo + LANES <= hi; lo += LANES) {
             uint16_t *state = (uint16_t *)job->state.value + 3 * lo;

@@ -225,5 +225,8 @@ void test_delta(const kern_ops *k, uint64_t *seed) {
     check_conv(k, seed, 50, 4, 9, 5, 'h', true);
     check_conv(k, seed, 21, 4, 6, 0, 'p', true);
     check_conv(k, seed, 33, 3, 2, 1, 'f', false);
+    check_conv(k, seed, 300, 4, 20, 20, 'h', false);
+    check_conv(k, seed, 272, 4, 8, 2, 'p', true);
+    check_conv(k, seed, 19, 3, 31, 1, 'f', false);
     check_gates(k, seed);
 }
