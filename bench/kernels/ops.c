@@ -323,7 +323,7 @@ static const attention_case decode[] = {
 static const attention_case prefill[] = {
     {16, 8, 128, 128, 128, 128, 0, 'h', false, false, true},
     {16, 8, 512, 128, 128, 512, 0, 'h', false, false, true},
-    {8, 2, 512, 256, 256, 512, 0, 'h', false, false, true},
+    {8, 2, 512, 256, 256, 512, 0, 'h', false, false, true},    {8, 2, 512, 256, 256, 2560, 2048, 'h', false, false, true},
 };
 static const delta_case states[] = {
     {16, 1, 128, 128, 1, 'p', false, true, true, true, false},

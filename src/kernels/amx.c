@@ -21,32 +21,6 @@ static int64_t steps_of(int64_t cols) {
     return (cols + 63) / 64 * 2;
 }
 
-static void transpose16(__m512i v[16]) {
-    __m512i t[16];
-    EACH (i, 8) {
-        t[2 * i] = _mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
-    }
-    EACH (i, 4) {
-        v[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        v[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        v[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        v[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-    EACH (i, 4) { /* v[4 g + i]: rows 4 g .., columns i, 4 + i, 8 + i, 12 + i, four rows each */
-        t[i] = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88);
-        t[4 + i] = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xDD);
-        t[8 + i] = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88);
-        t[12 + i] = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xDD);
-    }
-    EACH (i, 4) {
-        v[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-        v[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xDD);
-        v[4 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
-        v[12 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xDD);
-    }
-}
-
 /* 32 columns of a row of x in bf16. */
 static __m512i pairs(const float *x, int64_t left) {
     __m512 a = _mm512_maskz_loadu_ps(first16(left), x), b = _mm512_maskz_loadu_ps(first16(left - 16), x + 16);

@@ -10,6 +10,7 @@ static const struct {
 #ifdef __x86_64__
     {"avx2", kern_ops_avx2},
     {"avx512", kern_ops_avx512},
+    {"amx", kern_ops_amx},
 #elif defined(__aarch64__)
     {"neon", kern_ops_neon},
 #endif
@@ -39,12 +40,20 @@ int64_t kern_partial_size(const kern_attention *job) {
 size_t kern_attention_scratch(const kern_attention *job) {
     int64_t pairs = job->k.rest ? KERN_KEYS * (job->d + job->d_v) : 0;
     int64_t few = 4 * (job->d + 16) + pairs, many = 64 * (2 * job->d + 2 * job->d_v + 64 + 4);
-    return (size_t)(job->tokens < KERN_MANY ? few : many) * sizeof(float);
+    size_t floats = (size_t)(job->tokens < KERN_MANY ? few : many) * sizeof(float), tiles = 0;
+#ifdef __x86_64__
+    if (job->tokens >= KERN_MANY) tiles = kern_amx_attention_scratch(job->d, job->d_v);
+#endif
+    return tiles > floats ? tiles : floats;
 }
 
 size_t kern_delta_scratch(const kern_delta *job) {
     int64_t columns = (job->dv + 63) / 64 * 64;
-    return (size_t)(columns * job->dk + 2 * 32 * (job->dk + 64) + 3 * 32) * sizeof(float);
+    size_t steps = (size_t)(columns * job->dk + 2 * 32 * (job->dk + 64) + 3 * 32) * sizeof(float), chunks = 0;
+#ifdef __x86_64__
+    if (job->tokens >= KERN_DELTA_MANY) chunks = kern_amx_delta_scratch(job->dk, job->dv);
+#endif
+    return chunks > steps ? chunks : steps;
 }
 
 size_t kern_top_scratch(int64_t k) {

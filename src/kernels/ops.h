@@ -164,8 +164,9 @@ typedef void kern_gates_fn(const kern_gates *job, int64_t lo, int64_t hi);
  *     S <- exp(log_decay) S;  S <- S + k (beta (v - S^T k))^T;  o = S^T q
  * Units: value heads; head h uses key head h / repeat. With `unit`, q and k are L2-normalised first (eps
  * unit_eps), q times q_scale always. With `weight`, o becomes o / sqrt(mean(o^2) + eps) * weight, and with z
- * it is multiplied by silu(z). Tokens at once or one by one: the same bytes, but for rounding of a state in
- * fp16 between calls. */
+ * it is multiplied by silu(z). Tokens at once or one by one: the same
+ * bytes, but for rounding of a state in fp16 between calls, and but for KERN_DELTA_MANY tokens or more where
+ * there are AMX tiles: unless `exact` they are taken in chunks of 64, in products off by 2^-17. */
 typedef struct {
     int64_t repeat, dk, dv, tokens;
     const float *q, *k, *v, *z;
@@ -178,10 +179,12 @@ typedef struct {
     const float *weight; /* [dv] or NULL */
     kern_memory state;   /* [heads][dk][dv], dense */
     bool transposed;     /* the state is [heads][dv][dk] */
+    bool exact;          /* fp32 throughout */
     float *y;
     void *scratch; /* kern_delta_scratch() bytes */
 } kern_delta;
 typedef void kern_delta_fn(const kern_delta *job, int64_t lo, int64_t hi);
+#define KERN_DELTA_MANY 16 /* tokens from which on there may be something faster than one by one */
 size_t kern_delta_scratch(const kern_delta *job);
 
 /* ---- order ---- */

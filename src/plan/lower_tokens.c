@@ -128,6 +128,8 @@ bool lower_fused_delta_rule(lower *l, const ir_op *op) {
     gates(l, op, in + 3, &j->gate_step);
     if (ir_in(op, A_gate)) in[n_in++] = lower_dense(l, lower_in(l, op, A_gate));
     s->low = n_out == 3, s->gate = n_in == 6;
+    /* a program that has its gates in fp16 has its activations so: they lost more than chunks lose */
+    j->exact = !s->gate || ir_in(op, A_gate)->type.dtype != DT_FP16;
     out[0] = result(l, op, gated, &y);
     uint16_t rest; /* its size doesn't matter: there is one */
     kern_delta sized = *j;

@@ -99,7 +99,10 @@ static void check_case(const kern_ops *k, uint64_t *seed, const attention_case *
     for (int64_t h = 0; h < c->heads; h++)
         for (int64_t t = 0; t < c->tokens; t++) e = fmax(e, error_of(&s, h, t));
     /* scores reach 12: an error of sqrt(d) ulps there moves exp by 1e-5 of itself; values are about 1 */
-    test_check(e <= 2e-5, "%s: attention %ld is off by %g", k->isa, (long)(c - attention_cases), e);
+    bool pairs = !strcmp(k->isa, "amx") && c->tokens >= KERN_MANY &&
+                 c->kept == 'h'; /* factors off by 2^-17: of 12, 1e-4 */
+    test_check(e <= (pairs ? 1e-4 : 2e-5), "%s: attention %ld is off by %g", k->isa,
+               (long)(c - attention_cases), e);
     kern_attention again = s.job;
     again.y = buffers_floats(&b, s.y_size, 1);
     again.units = 5;

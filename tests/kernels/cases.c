@@ -75,5 +75,8 @@ const delta_case delta_cases[] = {
     {3, 1, 16, 16, 40, 'f', true, true, true, false, false},
     {4, 2, 20, 33, 33, 'p', true, true, true, true, false},
     {2, 1, 64, 256, 9, 'h', false, true, true, true, false},
+    {2, 2, 32, 48, 100, 'f', false, true, true, true, false},
+    {2, 1, 64, 80, 17, 'h', false, false, false, false, true},
+    {1, 1, 256, 32, 192, 'p', false, true, false, false, false},
 };
 const int n_delta_cases = COUNT(delta_cases);

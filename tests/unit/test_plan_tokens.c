@@ -91,7 +91,7 @@ static void delta_case(const rule_case *c, uint64_t seed) {
              *v = b_input(b, "v", IR_TYPE(DT_FP32, H, R, T, c->dv)),
              *log = b_input(b, "d", IR_TYPE(DT_FP32, 1, T, H * R)),
              *beta = b_input(b, "b", IR_TYPE(DT_FP32, H, R, T, 1)),
-             *z = c->gated ? b_input(b, "z", IR_TYPE(DT_FP32, 1, T, H * R * c->dv)) : NULL;
+             *z = c->gated ? b_input(b, "z", IR_TYPE(DT_FP16, 1, T, H * R * c->dv)) : NULL;
     ir_value *hi = b_state(b, "s", IR_TYPE(DT_FP16, 1, H * R, c->dk, c->dv)),
              *lo = c->split ? b_state(b, "l", IR_TYPE(DT_FP16, 1, H * R, c->dk, c->dv)) : NULL;
     g->pair = c->split;
@@ -121,7 +121,7 @@ static void delta_case(const rule_case *c, uint64_t seed) {
     if (c->gated) {
         all = b_op(b, OP_transpose, NULL, A_x, all, A_perm, B_INTS(b, 2, 0, 1, 3), A_NONE);
         all = two(g, OP_mul, normed(g, all, OP_reduce_mean), constant(g, DT_FP32, IR_TYPE(DT_FP32, c->dv)));
-        z = shaped(g, z, B_INTS(b, (int32_t)T, (int32_t)H, (int32_t)R, (int32_t)c->dv));
+        z = shaped(g, cast(g, z, "fp32"), B_INTS(b, (int32_t)T, (int32_t)H, (int32_t)R, (int32_t)c->dv));
         all = two(g, OP_mul, all, one(g, OP_silu, z));
     }
     b_output(b, all);
