@@ -94,21 +94,47 @@ INLINE unsigned v_above(vec v, float limit) {
 INLINE void v_fetch(const void *p) {
     _mm_prefetch((const char *)p, _MM_HINT_T1);
 }
+/* Words of a, b and c, each where its index says (in bytes of words; -1: nothing there). */
+#define WORD(i) (i) < 0 ? -1 : 2 * (i), (i) < 0 ? -1 : 2 * (i) + 1
+#define WORDS(i0, i1, i2, i3, i4, i5, i6, i7)                                                                \
+    _mm_setr_epi8(WORD(i0), WORD(i1), WORD(i2), WORD(i3), WORD(i4), WORD(i5), WORD(i6), WORD(i7))
+INLINE __m128i v_words(const __m128i v[3], __m128i a, __m128i b, __m128i c) {
+    __m128i ab = _mm_or_si128(_mm_shuffle_epi8(v[0], a), _mm_shuffle_epi8(v[1], b));
+    return _mm_or_si128(ab, _mm_shuffle_epi8(v[2], c));
+}
 /* Element i of x[j] is p[3 i + j]. */
 INLINE void v_half3(vec x[3], const uint16_t *p) {
-    uint16_t part[3][LANES];
-    for (int i = 0; i < 3 * LANES; i++) part[i % 3][i / 3] = p[i];
-    for (int j = 0; j < 3; j++) x[j] = v_half(part[j]);
+    __m128i v[3];
+    for (int j = 0; j < 3; j++) v[j] = _mm_loadu_si128((const __m128i *)(const void *)(p + 8 * j));
+    x[0] = _mm256_cvtph_ps(v_words(v, WORDS(0, 3, 6, -1, -1, -1, -1, -1), WORDS(-1, -1, -1, 1, 4, 7, -1, -1),
+                                   WORDS(-1, -1, -1, -1, -1, -1, 2, 5)));
+    x[1] = _mm256_cvtph_ps(v_words(v, WORDS(1, 4, 7, -1, -1, -1, -1, -1), WORDS(-1, -1, -1, 2, 5, -1, -1, -1),
+                                   WORDS(-1, -1, -1, -1, -1, 0, 3, 6)));
+    x[2] = _mm256_cvtph_ps(v_words(v, WORDS(2, 5, -1, -1, -1, -1, -1, -1), WORDS(-1, -1, 0, 3, 6, -1, -1, -1),
+                                   WORDS(-1, -1, -1, -1, -1, 1, 4, 7)));
 }
 INLINE void v_put_half3(uint16_t *p, const vec x[3]) {
-    uint16_t part[3][LANES];
-    for (int j = 0; j < 3; j++) v_put_half(part[j], x[j]);
-    for (int i = 0; i < 3 * LANES; i++) p[i] = part[i % 3][i / 3];
+    __m128i v[3], *to = (__m128i *)(void *)p;
+    for (int j = 0; j < 3; j++) v[j] = v_to_half(x[j]);
+    _mm_storeu_si128(to, v_words(v, WORDS(0, -1, -1, 1, -1, -1, 2, -1), WORDS(-1, 0, -1, -1, 1, -1, -1, 2),
+                                 WORDS(-1, -1, 0, -1, -1, 1, -1, -1)));
+    _mm_storeu_si128(to + 1,
+                     v_words(v, WORDS(-1, 3, -1, -1, 4, -1, -1, 5), WORDS(-1, -1, 3, -1, -1, 4, -1, -1),
+                             WORDS(2, -1, -1, 3, -1, -1, 4, -1)));
+    _mm_storeu_si128(to + 2, v_words(v, WORDS(-1, -1, 6, -1, -1, 7, -1, -1),
+                                     WORDS(5, -1, -1, 6, -1, -1, 7, -1), WORDS(-1, 5, -1, -1, 6, -1, -1, 7)));
 }
 /* Element i of x[j] is p[4 i + j]. */
 INLINE void v_load4(vec x[4], const float *p) {
-    float part[4][LANES];
-    for (int i = 0; i < 4 * LANES; i++) part[i % 4][i / 4] = p[i];
-    for (int j = 0; j < 4; j++) x[j] = v_load(part[j]);
+    vec two[4]; /* i and i + 4 */
+    for (int i = 0; i < 4; i++)
+        two[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4 * i)),
+                                      _mm_loadu_ps(p + 4 * i + 16), 1);
+    for (int h = 0; h < 2; h++) {
+        __m256 a = h ? _mm256_unpackhi_ps(two[0], two[1]) : _mm256_unpacklo_ps(two[0], two[1]);
+        __m256 b = h ? _mm256_unpackhi_ps(two[2], two[3]) : _mm256_unpacklo_ps(two[2], two[3]);
+        x[2 * h] = _mm256_shuffle_ps(a, b, 0x44);
+        x[2 * h + 1] = _mm256_shuffle_ps(a, b, 0xEE);
+    }
 }
 #endif
