@@ -119,6 +119,7 @@ kern_kind kern_kind_of(const kern_weight *w) {
     bool rows = w->block_cols == w->cols;
     if (w->bits) {
         if (!rows || w->table_type != KERN_F16 || w->cols * w->bits % 8) return KERN_W_ANY;
+        if (w->bits == 7) return KERN_W_ANY; /* Core ML has none: plain C is fast enough */
         return w->bits == 4 ? KERN_W_PALETTE4 : KERN_W_PALETTE;
     }
     if (!w->scale)

@@ -260,7 +260,6 @@ static void int16_palette(const kern_linear *job, int64_t lo, int64_t hi) {
     case 4: lanes(job, lo, hi, 4); break;
     case 5: lanes(job, lo, hi, 5); break;
     case 6: lanes(job, lo, hi, 6); break;
-    case 7: lanes(job, lo, hi, 7); break;
     default: lanes(job, lo, hi, 8); break;
     }
 }

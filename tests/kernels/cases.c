@@ -19,6 +19,8 @@ const weight_case weight_cases[] = {
     PALETTE(4, 3, 66, 0),
     PALETTE(8, 12, 300, 4),
     PALETTE(8, 8, 1024, 0),
+    PALETTE(5, 6, 136, 2),
+    PALETTE(7, 5, 200, 0),
     PALETTE(6, 4, 63, 0),
     PALETTE(3, 5, 77, 0),
     {"palette6 by column", KERN_F16, 6, 8, 128, 0, 32, 0, 0, 0, 0},
