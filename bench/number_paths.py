@@ -12,7 +12,7 @@ import json, os, struct, subprocess, sys, tempfile
 import numpy as np
 
 SCHEMES = ["fp16", "w8", "w8b32", "w4", "lut6", "lut4"]
-PATHS = ["int16", "bf16"]
+PATHS = ["int16", "bf16", "int8"]
 ISAS = os.environ["ISAS"].split() if "ISAS" in os.environ else ["portable", "avx2", "avx512", "avx512bf16", "amx"]
 TOKENS = int(os.environ.get("TOKENS", "2000"))
 

@@ -160,7 +160,7 @@ typedef struct {
 } roof;
 
 static const roof *path_roof(const options *o, const kern_table *k, kern_path path, roof *known) {
-    static const char *const names[KERN_PATHS] = {"fp32", "int16", "bf16"};
+    static const char *const names[KERN_PATHS] = {"fp32", "int16", "bf16", "int8"};
     roof *r = &known[path];
     if (!r->name) r->best = timing_roof(&o->t, k->isa, names[path], &r->name).best * 1e-9;
     return r;

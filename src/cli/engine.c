@@ -9,7 +9,7 @@ int cli_engine(const cli_args *a) {
     const char *linear = option ? option : variable;
     plan_linear l;
     if (linear && !rt_linear_parse(linear, &l))
-        return cli_usage(a, "%s must be exact, int16, bf16 or two of these as in int16,bf16, not '%s'",
+        return cli_usage(a, "%s must be exact, int16, bf16, int8 or two of these as in int16,bf16, not '%s'",
                          option ? "--linear" : "MILLET_LINEAR", linear);
     if (option) setenv("MILLET_LINEAR", option, 1);
     if (cli_given(a, "threads")) setenv("MILLET_THREADS", cli_text(a, "threads"), 1);

@@ -11,6 +11,7 @@
 #include "kernels/avx512_decode.h"
 #include "kernels/overlay.h"
 #include "kernels/x16.h"
+#include "kernels/x8.h"
 
 #define TILE    1024      /* bytes */
 #define BAND    32        /* rows of w decoded at a time */
@@ -195,6 +196,107 @@ INLINE void bf16(const kern_linear *job, int64_t lo, int64_t hi, int kind) {
 
 #include "kernels/bf16_kernels.h" /* out of bf16() and prepare_bf16() */
 
+/* ---- int8: see x8.h ---- */
+
+static void prepare_int8(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    for (int64_t i = lo; i < hi; i++) {
+        float *scale = (float *)(void *)((char *)dst + (size_t)(i / 16) * x8_group(cols));
+        char *tile = (char *)(scale + x8_chunks(cols) * 16) + i % 16 * 4;
+        for (int64_t c = 0; c < cols; c += X8_CHUNK) {
+            int64_t end = (cols - c < X8_CHUNK ? cols - c + 63 : X8_CHUNK) / 64 * 64;
+            __m512i largest = _mm512_setzero_si512();
+            float inverse;
+            for (int64_t j = c; j < c + end; j += 16) {
+                __m512 v = _mm512_maskz_loadu_ps(first16(cols - j), x + i * ldx + j);
+                largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(v), magnitude));
+            }
+            scale[c / X8_CHUNK * 16 + i % 16] = x8_scale(_mm512_reduce_max_epu32(largest), &inverse);
+            __mmask16 some = inverse > 0 ? 0xFFFF : 0;
+            for (int64_t j = c; j < c + end; j += 16) {
+                __m512 v = _mm512_maskz_loadu_ps(first16(cols - j), x + i * ldx + j);
+                int32_t four[4];
+                __m512i q = _mm512_maskz_cvtps_epi32(some, _mm512_mul_ps(v, _mm512_set1_ps(inverse)));
+                _mm_storeu_si128((__m128i *)(void *)four, _mm512_cvtepi32_epi8(q));
+                for (int k = 0; k < 4; k++) memcpy(tile + (j / 4 + k) * 64, &four[k], 4);
+            }
+        }
+    }
+}
+
+/* Rows r .. r + m of an int8 weight as tiles: two times 16 rows, 64 columns each. */
+static void copy_band(const kern_weight *w, int64_t r, int64_t m, char *band) {
+    int64_t tiles = (w->cols + 63) / 64;
+    for (int64_t k = 0; k < BAND; k++) {
+        const char *p = (const char *)w->data + (r + (k < m ? k : m - 1)) * w->cols;
+        char *out = band + k / 16 * tiles * TILE + k % 16 * 64;
+        for (int64_t c = 0; c < w->cols; c += 64, out += TILE)
+            _mm512_store_si512(out, _mm512_maskz_loadu_epi8(first64(w->cols - c), p + c));
+    }
+}
+
+/* Adds a chunk's sums, times the scales of 16 rows of x, to the results so far. */
+static void add_chunk(float *y, const int32_t *sum, const float *scale, bool first) {
+    __m512 s = _mm512_loadu_ps(scale);
+    EACH (k, 16) {
+        __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sum + 16 * k)), s);
+        _mm512_store_ps(y + 16 * k, first ? _mm512_add_ps(v, _mm512_setzero_ps())
+                                          : _mm512_add_ps(_mm512_load_ps(y + 16 * k), v));
+    }
+}
+
+/* A band against 32 rows of x from i on. */
+static void int8_tiles(const kern_linear *job, const char *band, int64_t i, float y[4][256]) {
+    int32_t sum[4][256] __attribute__((aligned(64)));
+    int64_t tiles = (job->w->cols + 63) / 64, second = job->n - i > 16 ? i + 16 : i;
+    const int8_t *x0 = x8_tiles(job, i), *x1 = x8_tiles(job, second);
+    const float *scale[2] = {x8_scales(job, i), x8_scales(job, second)};
+    for (int64_t t = 0; t < tiles;) {
+        int64_t chunk = t / (X8_CHUNK / 64), end = t + X8_CHUNK / 64 < tiles ? t + X8_CHUNK / 64 : tiles;
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        for (; t < end; t++) {
+            _tile_loadd(4, band + t * TILE, 64);
+            _tile_loadd(6, x0 + t * TILE, 64);
+            _tile_loadd(5, band + (tiles + t) * TILE, 64);
+            _tile_loadd(7, x1 + t * TILE, 64);
+            _tile_dpbssd(0, 4, 6);
+            _tile_dpbssd(1, 5, 6);
+            _tile_dpbssd(2, 4, 7);
+            _tile_dpbssd(3, 5, 7);
+        }
+        _tile_stored(0, sum[0], 64);
+        _tile_stored(1, sum[1], 64);
+        _tile_stored(2, sum[2], 64);
+        _tile_stored(3, sum[3], 64);
+        for (int k = 0; k < 4; k++) add_chunk(y[k], sum[k], scale[k / 2] + chunk * 16, !chunk);
+    }
+}
+
+static void int8_channel8(const kern_linear *job, int64_t lo, int64_t hi) {
+    float y[4][256] __attribute__((aligned(64)));
+    tiles_on();
+    for (int64_t r = lo; r < hi; r += BAND) {
+        int64_t m = hi - r < BAND ? hi - r : BAND;
+        copy_band(job->w, r, m, job->scratch);
+        for (int64_t i = 0; i < job->n; i += 32) {
+            int8_tiles(job, job->scratch, i, y);
+            for (int k = 0; k < 4; k++) {
+                int64_t below = k % 2 * 16, j = i + k / 2 * 16;
+                if (m > below && j < job->n) store_tile(job, y[k], r + below, m - below, j, true);
+            }
+        }
+    }
+    _tile_release();
+}
+
 void kern_amx(kern_table *t) {
     bf16_overlay(t, BAND, 2 * BAND * 2);
+    t->prepare[KERN_X_INT8] = prepare_int8;
+    t->linear[KERN_INT8][KERN_W_CHANNEL8] = int8_channel8;
+    t->form[KERN_INT8][KERN_W_CHANNEL8] = KERN_X_INT8;
+    t->band[KERN_INT8][KERN_W_CHANNEL8] = BAND;
+    t->scratch[KERN_INT8][KERN_W_CHANNEL8] = BAND;
 }

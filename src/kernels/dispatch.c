@@ -2,6 +2,7 @@
 #include "kernels/overlay.h"
 #include "kernels/weight.h"
 #include "kernels/x16.h"
+#include "kernels/x8.h"
 #include <math.h>
 #include <string.h>
 #ifdef __x86_64__
@@ -45,11 +46,12 @@ static bool has_avx512bf16(void) {
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
-/* Tiles need the processor's word (leaf 7: bf16 22, tiles 24 of EDX) and, on Linux, the kernel's permission
- * for the process. */
+/* Tiles need the processor's word (leaf 7: bf16 22, tiles 24, int8 25 of EDX) and, on Linux, the kernel's
+ * permission for the process. */
 static bool has_amx(void) {
     unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1) || !(d >> 25 & 1))
+        return false;
 #ifdef __linux__
     return !syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */);
 #else
@@ -85,7 +87,7 @@ static bool has_neondot(void) {
 static const isa table[] = {ISAS(AS_ROW)};
 #define N_ISA (sizeof table / sizeof *table)
 
-const char *const kern_path_name[KERN_PATHS] = {"exact", "int16", "bf16"};
+const char *const kern_path_name[KERN_PATHS] = {"exact", "int16", "bf16", "int8"};
 
 const char *const *kern_isas(void) {
 #define AS_NAME(name, present) #name,
@@ -111,6 +113,7 @@ bool kern_open(kern_table *t, const char *cap, err *e) {
 
 size_t kern_x_bytes(kern_form form, int64_t cols, int64_t n) {
     if (form == KERN_X_F32) return 0;
+    if (form == KERN_X_INT8) return (size_t)((n + 15) / 16) * x8_group(cols);
     if (form == KERN_X_BF16) return (size_t)((n + 15) / 16 * 16 * ((cols + 63) / 64 * 64)) * 2;
     return (size_t)n * x16_stride(cols);
 }
@@ -171,7 +174,7 @@ kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path pat
                          .prepare = t->prepare[form],
                          .form = form,
                          .path = path,
-                         .scratch = n > 1 || path == KERN_BF16 ? columns * t->scratch[path][kind] : 0,
+                         .scratch = n > 1 || path >= KERN_BF16 ? columns * t->scratch[path][kind] : 0,
                          .grain = t->band[path][kind] ? t->band[path][kind] : 4,
                          .isa = t->isa};
 }

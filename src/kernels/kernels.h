@@ -40,9 +40,11 @@ typedef struct {
  *        that of fp16 activations); palettes in 15-bit fixed point; integer products: the same bytes on
  *        every machine. Not for palettes that would lose by it.
  * BF16   x and w rounded to bf16 (int8 with a scale per row is exact), fp32 sums in a fixed order.
+ * INT8   x in 8-bit fixed point, a scale per 256 elements (x8.h): 6.6e-3 and more; for int8 with a scale per
+ *        row. Integer products, the same bytes on every machine.
  * From the most to the least accurate: where a weight has no kernel for a path, the one before it is taken;
  * weights whose elements are rounded have EXACT alone. */
-typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_PATHS } kern_path;
+typedef enum { KERN_EXACT, KERN_INT16, KERN_BF16, KERN_INT8, KERN_PATHS } kern_path;
 extern const char *const kern_path_name[KERN_PATHS]; /* "exact", ... */
 
 /* What a kernel wants to read as x. Linears with equal form and cols can share one prepared copy. */
@@ -58,6 +60,7 @@ typedef enum {
     KERN_X_FOURTHS, /* of 64 values every fourth from 0, 1, 2, 3 on */
     KERN_X_LANES,   /* as BYTES, those of a lane together */
     KERN_X_BF16,    /* as the instruction set wants it */
+    KERN_X_INT8,    /* INT8: see x8.h */
     KERN_X_FORMS
 } kern_form;
 

@@ -382,6 +382,7 @@ INLINE void floats64(const kern_weight *w, const lut *t, int64_t r, int64_t c, i
 #include "kernels/body_exact.h"
 
 void kern_neon(kern_table *t) {
+    t->linear[KERN_INT8][KERN_W_CHANNEL8] = NULL; /* plain C is slower than int16 here */
     exact_fill(t);
     t->prepare[KERN_X_FOURTHS] = prepare_fourths;
     t->prepare[KERN_X_BYTES] = prepare_bytes;

@@ -3,6 +3,7 @@
 #include "kernels/overlay.h"
 #include "kernels/weight.h"
 #include "kernels/x16.h"
+#include "kernels/x8.h"
 
 #define LANES 16
 #define ROWS  16 /* of x that share one decoded chunk of w */
@@ -148,10 +149,55 @@ static void int16_blocks(const kern_linear *job, int64_t lo, int64_t hi) {
         }
 }
 
+/* ---- 8-bit fixed point: see x8.h ---- */
+
+void x8_prepare(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; i++) {
+        float *scale = (float *)(void *)((char *)dst + (size_t)(i / 16) * x8_group(cols));
+        int8_t *tile = (int8_t *)scale + x8_chunks(cols) * 64;
+        const float *row = x + i * ldx;
+        for (int64_t c = 0; c < cols; c += X8_CHUNK) {
+            int64_t n = cols - c < X8_CHUNK ? cols - c : X8_CHUNK;
+            uint32_t largest = 0;
+            float inverse;
+            for (int64_t j = 0; j < n; j++) {
+                uint32_t a = num_f32_bits(row[c + j]) & 0x7FFFFFFFu;
+                largest = a > largest ? a : largest;
+            }
+            scale[c / X8_CHUNK * 16 + i % 16] = x8_scale(largest, &inverse);
+            for (int64_t j = 0; j < (n + 63) / 64 * 64; j++) {
+                float q = j < n && inverse > 0 ? (row[c + j] * inverse + 0x1.8p23f) - 0x1.8p23f : 0;
+                tile[(c + j) / 4 * 64 + i % 16 * 4 + j % 4] = (int8_t)(int)q;
+            }
+        }
+    }
+}
+
+static void int8_channel8(const kern_linear *job, int64_t lo, int64_t hi) {
+    const kern_weight *w = job->w;
+    for (int64_t r = lo; r < hi; r++) {
+        const int8_t *q = (const int8_t *)w->data + r * w->cols;
+        for (int64_t i = 0; i < job->n; i++) {
+            const float *scale = x8_scales(job, i);
+            const int8_t *x = x8_tiles(job, i) + i % 16 * 4;
+            float y = 0;
+            for (int64_t c = 0; c < w->cols; c += X8_CHUNK) {
+                int32_t sum = 0;
+                for (int64_t j = c; j < w->cols && j < c + X8_CHUNK; j++) sum += q[j] * x[j / 4 * 64 + j % 4];
+                y += (float)sum * scale[c / X8_CHUNK * 16 + i % 16];
+            }
+            kern_store(job, i, r, y * kern_at(w->scale, w->scale_type, r));
+        }
+    }
+}
+
 void kern_portable(kern_table *t) {
     *t = (kern_table){.isa = "portable", .decode = kern_decode};
     for (int kind = 0; kind < KERN_W_KINDS; kind++) t->linear[KERN_EXACT][kind] = exact_any;
     t->prepare[KERN_X_WORDS] = prepare_words;
+    t->prepare[KERN_X_INT8] = x8_prepare;
+    t->linear[KERN_INT8][KERN_W_CHANNEL8] = int8_channel8;
+    t->form[KERN_INT8][KERN_W_CHANNEL8] = KERN_X_INT8;
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = t->linear[KERN_INT16][KERN_W_PALETTE] = int16_lanes;
     t->linear[KERN_INT16][KERN_W_PALETTE4] = int16_lanes;
     t->linear[KERN_INT16][KERN_W_BLOCK8] = t->linear[KERN_INT16][KERN_W_BLOCK4] = int16_blocks;

@@ -23,7 +23,7 @@ expect 2 'unknown option --\\xff' "$millet" run x $'--\xff'
 expect 1 '\\xff/' "$millet" inspect $'no-such-\xff/x'
 
 for words in fast int16,bf16,exact int16, ,int16 '' INT16; do
-    expect 2 "--linear must be exact, int16, bf16 or two of these as in int16,bf16, not '$words'" "$millet" score x --ids-file y --linear "$words"
+    expect 2 "--linear must be exact, int16, bf16, int8 or two of these as in int16,bf16, not '$words'" "$millet" score x --ids-file y --linear "$words"
 done
 expect 2 "MILLET_LINEAR must be exact, .*, not 'fast'" env MILLET_LINEAR=fast "$millet" run x -p y
 expect 1 'no such package' env MILLET_LINEAR=fast "$millet" run x -p y --linear exact # the option counts

@@ -15,6 +15,7 @@ typedef struct {
     float *x, *bias, *add; /* x: guarded [MAX_N][cols] */
     double *want, *size;   /* [MAX_N][rows]: the sum; the sum of |x w| */
     double *fixed;         /* bound of what INT16's rounding of x and of the table may add */
+    double *fixed8;        /* of what INT8's rounding of x may add */
     bool at_end;
 } subject;
 
@@ -46,11 +47,16 @@ static void make_wanted(subject *s) {
             w->bits ? largest_entry(w, r) * 0x1p-13 : 0; /* table entries are multiples of at most this */
         for (int64_t i = 0; i < MAX_N; i++) {
             const float *x = s->x + i * w->cols;
-            double sum = 0, size = 0, fixed = 0, weights = 0, most = 0, xs = 0;
+            double sum = 0, size = 0, fixed = 0, weights = 0, most = 0, xs = 0, all = 0, top = 0, fixed8 = 0;
             for (int64_t j = 0; j < w->cols; j++) {
                 double v = weight_at(w, r, j), p = v * (double)x[j];
                 sum += p, size += fabs(p), weights += fabs(v) + step, xs += fabs((double)x[j]);
                 most = fmax(most, fabs((double)x[j]));
+                all += fabs(v), top = fmax(top, fabs((double)x[j]));
+                if (j % 256 == 255 || j + 1 == w->cols) {
+                    fixed8 += all * top / 127 * 0.5001;
+                    all = top = 0;
+                }
                 if (j % 64 == 63 || j + 1 == w->cols) {
                     fixed += weights * most / 32639 * 0.5001;
                     weights = most = 0;
@@ -59,6 +65,7 @@ static void make_wanted(subject *s) {
             int64_t at = i * w->rows + r;
             s->want[at] = sum + (double)s->bias[r] + (double)s->add[at];
             s->size[at] = size + fabs((double)s->bias[r]) + fabs((double)s->add[at]);
+            s->fixed8[at] = fixed8;
             s->fixed[at] =
                 fixed + xs * step * 2; /* half a step; a table whose top entry no code uses: twice that */
         }
@@ -73,6 +80,7 @@ static void subject_make(subject *s, const weight_case *c, uint64_t *seed, bool 
     size_t n = (size_t)(MAX_N * c->rows);
     s->bias = guarded((size_t)c->rows * 4, 4, at_end);
     s->add = malloc(n * 4), s->want = malloc(n * 8), s->size = malloc(n * 8), s->fixed = malloc(n * 8);
+    s->fixed8 = malloc(n * 8);
     for (int64_t r = 0; r < c->rows; r++) s->bias[r] = (float)random_normal(seed);
     for (size_t i = 0; i < n; i++) s->add[i] = (float)random_normal(seed);
     make_wanted(s);
@@ -82,7 +90,7 @@ static void subject_free(subject *s) {
     weight_free(&s->t, s->at_end);
     guarded_free(s->x, x_bytes(s), 4, s->at_end);
     guarded_free(s->bias, (size_t)s->c->rows * 4, 4, s->at_end);
-    free(s->add), free(s->want), free(s->size), free(s->fixed);
+    free(s->add), free(s->want), free(s->size), free(s->fixed), free(s->fixed8);
 }
 
 /* y[n][rows] of one kernel, in random pieces of rows when a seed is given. */
@@ -126,6 +134,7 @@ static void check_values(const subject *s, const kern_choice *c, const char *isa
         double bound =
             s->size[i] * ((double)s->c->cols / 16 + 10) * 0x1p-24 + s->size[i] * operand_loss(c->path);
         if (c->path == KERN_INT16) bound += s->fixed[i];
+        if (c->path == KERN_INT8) bound += s->fixed8[i];
         double error = fabs((double)y[i] - s->want[i]) / (bound + 1e-30);
         if (!(error <= worst)) worst = error, where = i;
     }
@@ -144,7 +153,8 @@ static void same(const subject *s, const char *isa, kern_path path, int64_t n, c
                i < count ? (double)a[i] : 0, what, i < count ? (double)b[i] : 0);
 }
 
-/* portable: results of INT16 by plain C, which every instruction set must repeat bit for bit. */
+/* portable: results of integer products by plain C, which every instruction set must repeat bit for bit; or
+ * NULL. */
 static void check_path(const subject *s, const kern_table *k, kern_path path, const float *portable,
                        uint64_t *seed) {
     size_t bytes = (size_t)(MAX_N * s->c->rows) * 4;
@@ -157,9 +167,8 @@ static void check_path(const subject *s, const kern_table *k, kern_path path, co
         run(s, &c, n, y, NULL);
         check_values(s, &c, k->isa, y, n);
         if (n == MAX_N) memcpy(all, y, bytes);
-        if (path == KERN_EXACT || path == KERN_INT16)
-            same(s, k->isa, path, n, "differs from the larger call's", y, all);
-        if (c.path == KERN_INT16) same(s, k->isa, path, n, "differs from plain C's", y, portable);
+        if (path != KERN_BF16) same(s, k->isa, path, n, "differs from the larger call's", y, all);
+        if (portable) same(s, k->isa, path, n, "differs from plain C's", y, portable);
         float *split = malloc(bytes);
         run(s, &c, n, split, seed);
         same(s, k->isa, path, n, "differs when rows are split:", y, split);
@@ -212,15 +221,19 @@ static void check_case(const weight_case *w, const kern_table *tables, int n_tab
                        bool at_end, bool rounded) {
     subject s;
     subject_make(&s, w, seed, at_end, rounded);
-    float *portable = calloc((size_t)(MAX_N * s.c->rows), 4);
-    kern_choice c = kern_choose(&tables[0], &s.t.w, KERN_INT16, MAX_N);
-    if (c.path == KERN_INT16) run(&s, &c, MAX_N, portable, NULL);
+    float *portable[KERN_PATHS] = {NULL};
+    for (int path = KERN_INT16; path < KERN_PATHS; path++) {
+        kern_choice c = kern_choose(&tables[0], &s.t.w, (kern_path)path, MAX_N);
+        if (path == KERN_BF16 || c.path != (kern_path)path) continue;
+        portable[path] = malloc((size_t)(MAX_N * s.c->rows) * 4);
+        run(&s, &c, MAX_N, portable[path], NULL);
+    }
     for (int t = 0; t < n_tables; t++) {
         for (int path = 0; path < KERN_PATHS; path++)
-            check_path(&s, &tables[t], (kern_path)path, portable, seed);
+            check_path(&s, &tables[t], (kern_path)path, portable[path], seed);
         check_decode(&s, &tables[t]);
     }
-    free(portable);
+    for (int path = 0; path < KERN_PATHS; path++) free(portable[path]);
     subject_free(&s);
 }
 

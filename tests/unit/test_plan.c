@@ -287,8 +287,10 @@ static void residuals(void **state) {
 }
 
 /* What a path may lose, as a share of the sum of |x w| (kernels.h): rounding of x, of x and w, of sums. */
-static const double path_loss[KERN_PATHS] = {
-    [KERN_EXACT] = 64 * 0x1p-24, [KERN_INT16] = 0x1p-14, [KERN_BF16] = 0x1p-8 + 0x1p-18};
+static const double path_loss[KERN_PATHS] = {[KERN_EXACT] = 64 * 0x1p-24,
+                                             [KERN_INT16] = 0x1p-14,
+                                             [KERN_BF16] = 0x1p-8 + 0x1p-18,
+                                             [KERN_INT8] = 0x1p-6};
 
 /* A linear of m rows, 64 -> 32, of int8 with scales; the same weights and rows for every m. */
 static void linear_rows(int64_t m, kern_path path, plan_linear linear, float *y) {
