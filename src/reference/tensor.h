@@ -13,9 +13,11 @@ typedef uint32_t __attribute__((may_alias)) ref_cell;
 typedef struct ref_buf ref_buf;
 
 ref_buf *ref_buf_new(int64_t cells, err *e); /* not initialised; NULL when there is no memory */
-ref_buf *ref_buf_keep(ref_buf *b);           /* one more holder; returns b */
-void ref_buf_drop(ref_buf *b);               /* NULL is allowed */
-bool ref_buf_sole(const ref_buf *b);         /* the caller holds the only reference */
+/* The same, all zeros. Large ones take memory as it is used: a cache that is mostly empty costs little. */
+ref_buf *ref_buf_zeroed(int64_t cells, err *e);
+ref_buf *ref_buf_keep(ref_buf *b);   /* one more holder; returns b */
+void ref_buf_drop(ref_buf *b);       /* NULL is allowed */
+bool ref_buf_sole(const ref_buf *b); /* the caller holds the only reference */
 ref_cell *ref_buf_cells(ref_buf *b);
 int64_t ref_buf_size(const ref_buf *b); /* cells */
 /* True when every cell is known to be an fp16 number, so that rounding changes nothing. */

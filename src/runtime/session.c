@@ -144,7 +144,9 @@ static void *state_packed(rt_session *s, size_t i, bool own, err *e) {
     state *st = &s->state[i];
     size_t bytes = state_bytes(s, i);
     if (st->packed && (!own || ref_buf_sole(st->packed))) return ref_buf_cells(st->packed);
-    ref_buf *b = ref_buf_new((int64_t)(bytes / 4 + 1), e);
+    bool empty = !st->packed && !st->t.cell;
+    int64_t cells = (int64_t)(bytes / 4 + 1);
+    ref_buf *b = empty ? ref_buf_zeroed(cells, e) : ref_buf_new(cells, e);
     if (!b) {
         err_where(e, "state %s", s->m->state[i].name);
         return NULL;
@@ -153,8 +155,6 @@ static void *state_packed(rt_session *s, size_t i, bool own, err *e) {
         memcpy(ref_buf_cells(b), ref_buf_cells(st->packed), bytes);
     else if (st->t.cell)
         ref_pack(&st->t, ref_buf_cells(b));
-    else
-        memset(ref_buf_cells(b), 0, bytes);
     drop_state(st);
     st->packed = b;
     return ref_buf_cells(b);
