@@ -109,9 +109,11 @@ bool lower_slice_update(lower *l, const ir_op *op) {
     }
     u->plain = u->begin > 0 && u->end > 0 && !ir_in(op, A_stride) && !ir_in(op, A_begin_mask) &&
                !ir_in(op, A_end_mask) && !ir_in(op, A_squeeze_mask) && update.type.rank == target.type.rank;
-    plan_step *s = lower_emit(l, run_update, u, "update", 1, 1, &target, 1, in, n);
+    u->g = grid_make(update.type.rank, update.type.dim, 2, (const int64_t *const[]){u->stride, u->from});
+    int64_t units = u->plain ? grid_units(&u->g) : 1, grain = u->plain ? grid_grain(&u->g, 8192) : 1;
+    plan_step *s = lower_emit(l, run_update, u, "update", units, grain, &target, 1, in, n);
     s->bytes = (uint64_t)ir_type_count(&update.type) * s->arg[0].size;
-    s->once = true;
+    s->once = units <= grain; /* bounds that are wrong are worker 0's, too */
     lower_set(l, r, target);
     return true;
 }

@@ -60,6 +60,7 @@ plan_fn run_reduce, run_softmax;
 /* p: o, x, update [, begin, end]: writes update into x's memory (in place) or o's. */
 typedef struct {
     const ir_op *op;
+    grid g;                      /* of the target's memory and update, when plain */
     ir_type type, update;        /* of x, of update */
     int64_t stride[IR_MAX_RANK]; /* of x's memory */
     int64_t from[IR_MAX_RANK];   /* strides of update */

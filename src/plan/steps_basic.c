@@ -8,7 +8,7 @@
 /* ---- copies ---- */
 
 static void copy_row(void *to, int64_t st, uint8_t ts, const void *from, int64_t sf, uint8_t fs, int64_t n,
-                     bool round) {
+                     bool round, const plan_worker *w) {
     bool to_half = ts == DT_FP16, from_half = fs == DT_FP16;
     if (to_half && from_half) {
         uint16_t *o = to;
@@ -18,14 +18,14 @@ static void copy_row(void *to, int64_t st, uint8_t ts, const void *from, int64_t
         uint16_t *o = to;
         const float *x = from;
         if (st == 1 && sf == 1)
-            num_f32_to_f16(o, x, (size_t)n);
+            w->ops->narrow(o, x, n);
         else
             for (int64_t i = 0; i < n; i++) o[i * st] = num_f32_f16(x[i * sf]);
     } else if (from_half) {
         float *o = to;
         const uint16_t *x = from;
         if (st == 1 && sf == 1)
-            num_f16_to_f32(o, x, (size_t)n);
+            w->ops->widen(o, x, n);
         else
             for (int64_t i = 0; i < n; i++) o[i * st] = num_f16_f32(x[i * sf]);
     } else {
@@ -45,11 +45,10 @@ static void copy_row(void *to, int64_t st, uint8_t ts, const void *from, int64_t
 void run_copy(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_copy *c = param;
     int64_t pos[GRID_ARRAYS], ts = c->to == DT_FP16 ? 2 : 4, fs = c->from == DT_FP16 ? 2 : 4;
-    (void)w;
     for (int64_t u = lo; u < hi; u++) {
         int64_t n = grid_unit(&c->g, u, pos);
         copy_row((char *)p[0] + pos[0] * ts, c->g.step[0], c->to, (const char *)p[1] + pos[1] * fs,
-                 c->g.step[1], c->from, n, c->round);
+                 c->g.step[1], c->from, n, c->round, w);
     }
 }
 
@@ -209,26 +208,37 @@ static bool plain_region(const step_update *u, void *const *p, int64_t *first) {
     return true;
 }
 
-void run_update(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
-    const step_update *u = param;
+/* Worker 0 alone, as it may have to report what is wrong with the bounds. */
+static void resolved_update(const step_update *u, void *const *p, plan_worker *w) {
     const bounds b = {u->op, u, p};
     ref_eval *v = plan_evaluator(w);
-    int64_t first = 0, stride[IR_MAX_RANK];
+    int64_t first = 0, stride[IR_MAX_RANK], bytes = u->store == DT_FP16 ? 2 : 4;
     ir_type size = u->update;
-    (void)lo, (void)hi;
-    bool plain = plain_region(u, p, &first), ok = plain || region(&b, v, &first, &size, stride);
-    if (plain) memcpy(stride, u->stride, sizeof stride);
-    if (!plain) arena_reset(v->scratch);
+    bool ok = region(&b, v, &first, &size, stride);
+    arena_reset(v->scratch);
     if (!ok) {
         err_where(v->e, "op %s (slice_update)", u->op->out[0]->name);
         plan_failed(w);
         return;
     }
-    int64_t bytes = u->store == DT_FP16 ? 2 : 4;
     const int64_t *const s[] = {stride, u->from};
     for (ref_walk k = ref_walk_start(size.rank, size.dim, 2, s); !k.done; ref_walk_next(&k))
         copy_row((char *)p[0] + (first + k.pos[0]) * bytes, k.step[0], u->store,
-                 (const float *)p[1] + k.pos[1], k.step[1], DT_NONE, k.run, u->round);
+                 (const float *)p[1] + k.pos[1], k.step[1], DT_NONE, k.run, u->round, w);
+}
+
+void run_update(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_update *u = param;
+    int64_t first, pos[GRID_ARRAYS], bytes = u->store == DT_FP16 ? 2 : 4;
+    if (!plain_region(u, p, &first)) {
+        if (!w->index) resolved_update(u, p, w);
+        return;
+    }
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t n = grid_unit(&u->g, i, pos);
+        copy_row((char *)p[0] + (first + pos[0]) * bytes, u->g.step[0], u->store,
+                 (const float *)p[1] + pos[1], u->g.step[1], DT_NONE, n, u->round, w);
+    }
 }
 
 /* ---- rows of a table ---- */
@@ -242,11 +252,10 @@ static int64_t row_of(int32_t index, int64_t rows) {
 void run_gather(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_gather *g = param;
     const int32_t *index = p[1];
-    (void)w;
     for (int64_t i = lo; i < hi; i++)
         copy_row((float *)p[0] + i * g->width, 1, DT_NONE,
                  (const char *)p[2] + row_of(index[i], g->rows) * g->width * (g->store ? 2 : 4), 1, g->store,
-                 g->width, false);
+                 g->width, false, w);
 }
 
 void run_gather_packed(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
