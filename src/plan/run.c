@@ -200,18 +200,18 @@ static uint64_t take(_Atomic uint64_t *left, uint64_t n, bool back, uint64_t *fi
     return n;
 }
 
-static uint64_t part_of(_Atomic uint64_t *left, uint64_t share, const plan_step *s) {
+static uint64_t half_of(_Atomic uint64_t *left, const plan_step *s) {
     uint64_t v = atomic_load_explicit(left, memory_order_relaxed), begin = v & UINT32_MAX, end = v >> 32;
-    uint64_t n = begin < end ? (end - begin) / share : 0;
+    uint64_t n = begin < end ? (end - begin) / 2 : 0;
     return n < s->least ? s->least : n > s->most ? s->most : n;
 }
 
-/* A third of what is left of the own share; then half of what another has left. */
+/* Half of what is left of the own share; then half of what another has left. */
 static bool claim(plan_exec *x, const plan_step *s, unsigned worker, int64_t *lo, int64_t *hi) {
     uint64_t first = 0, n = 0;
     for (unsigned i = 0; i < x->workers && !n; i++) {
         _Atomic uint64_t *left = &x->claim[(worker + i) % x->workers * x->p->n_claim + s->claim];
-        n = take(left, part_of(left, i ? 2 : 3, s), i > 0, &first);
+        n = take(left, half_of(left, s), i > 0, &first);
     }
     *lo = (int64_t)first * s->grain;
     *hi = (int64_t)(first + n) * s->grain;
