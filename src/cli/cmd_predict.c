@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "generate/artifact.h"
 #include "runtime/calls.h"
+#include <stdlib.h>
 #include <string.h>
 
 static bool has_name(const char *const *names, size_t n, const char *name) {
@@ -76,6 +77,7 @@ static int predict(const cli_args *args, arena *a) {
 }
 
 int cmd_predict(const cli_args *args) {
+    setenv("MILLET_LINEAR", "int16", 0); /* unless chosen: what is asked for are values, not speed */
     arena *a = arena_new();
     int code = predict(args, a);
     arena_free(a);
