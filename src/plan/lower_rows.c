@@ -70,7 +70,7 @@ static int64_t rows_together(lower *l, const lower_norm *m) {
         for (uint32_t k = 0; k < made->n_out; k++) {
             const plan_arg *a = &made->arg[k];
             if (a->space != m->x.space || a->buffer != m->x.buffer || a->first != m->x.first) continue;
-            int64_t chunks = (made->extent + made->grain - 1) / made->grain, each = a->part / n;
+            int64_t chunks = plan_chunks(made), each = a->part / n;
             return each > 0 && a->part == each * n && (rows + each - 1) / each == chunks ? each : alone;
         }
     }

@@ -138,7 +138,7 @@ static void share_claims(plan_exec *x) {
     const plan *p = x->p;
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
-        uint64_t chunks = (uint64_t)((s->extent + s->grain - 1) / s->grain);
+        uint64_t chunks = (uint64_t)plan_chunks(s);
         for (uint64_t w = 0; w < x->workers && s->spread == SPREAD_CLAIM; w++)
             x->claims[w * p->n_claim + s->claim] = chunks * w / x->workers | chunks * (w + 1) / x->workers
                                                                                  << 32;
@@ -227,7 +227,7 @@ static void run_step(plan_exec *x, const plan_step *s, plan_worker *w) {
         return;
     }
     if (s->spread == SPREAD_EVEN) {
-        int64_t chunks = (s->extent + s->grain - 1) / s->grain;
+        int64_t chunks = plan_chunks(s);
         lo = (chunks * t + n - 1) / n * s->grain, hi = (chunks * (t + 1) + n - 1) / n * s->grain;
         if (hi > s->extent) hi = s->extent;
     }

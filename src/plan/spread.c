@@ -64,7 +64,7 @@ static void repeat_short_steps(plan *p) {
 static void claim_long_steps(plan *p) {
     for (size_t i = 0; i < p->n_step; i++) {
         plan_step *s = &p->step[i];
-        int64_t chunks = (s->extent + s->grain - 1) / s->grain;
+        int64_t chunks = plan_chunks(s);
         if (chunks <= 1 && s->spread == SPREAD_EVEN) s->spread = SPREAD_ONE;
         if (s->spread != SPREAD_EVEN || s->even || s->bytes < 2 * LEAST_BYTES) continue;
         uint64_t each = s->bytes / (uint64_t)chunks / (s->weights ? s->weights : 1) + 1;
@@ -100,7 +100,7 @@ static span span_of(const plan *p, const plan_step *s, uint32_t k) {
                   .high = at + a->high,
                   .first = at,
                   .part = s->spread == SPREAD_EVEN ? a->part : 0,
-                  .chunks = (s->extent + s->grain - 1) / s->grain,
+                  .chunks = plan_chunks(s),
                   .write = k < s->n_out};
 }
 

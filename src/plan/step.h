@@ -65,6 +65,10 @@ typedef struct {
     bool fallback;                        /* run by the reference evaluator */
 } plan_step;
 
+static inline int64_t plan_chunks(const plan_step *s) {
+    return (s->extent + s->grain - 1) / s->grain;
+}
+
 /* A piece of activation memory. */
 typedef struct {
     int64_t cells;
