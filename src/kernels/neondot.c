@@ -85,21 +85,7 @@ INLINE void blocks_row(const kern_linear *job, int64_t r, int64_t i0, int n, boo
     EACH (i, n) kern_store(job, i0 + i, r, tree(f[i]));
 }
 
-INLINE void blocks(const kern_linear *job, int64_t lo, int64_t hi, bool nibbles) {
-    for (int64_t r = lo; r < hi; r++) {
-        int64_t i = 0;
-        for (; i + BATCH <= job->n; i += BATCH) blocks_row(job, r, i, BATCH, nibbles);
-        for (; i < job->n; i++) blocks_row(job, r, i, 1, nibbles);
-    }
-}
-
-static void int16_block8(const kern_linear *job, int64_t lo, int64_t hi) {
-    blocks(job, lo, hi, false);
-}
-
-static void int16_block4(const kern_linear *job, int64_t lo, int64_t hi) {
-    blocks(job, lo, hi, true);
-}
+#include "kernels/neon_blocks.h" /* out of blocks_row() */
 
 void kern_neondot(kern_table *t) {
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = int16_channel8;
