@@ -66,8 +66,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     millet_error e;
-    millet_package *p = millet_package_open(argv[1], &e);
-    millet_session *s = p ? millet_session_new(p, MILLET_FAST, &e) : NULL;
+    millet_package *p = millet_package_open(argv[1], NULL, &e);
+    millet_session *s = p ? millet_session_new(p, NULL, &e) : NULL;
     bool ok = s != NULL;
     if (ok) {
         static millet_tensor in[MOST];

@@ -23,13 +23,15 @@
  * never prints, never ends the process because of bad input, keeps no global state and does not look at the
  * locale. Closing or freeing NULL is fine. Texts are UTF-8. Strings and tensors that the library hands out
  * are borrowed; how long they live is said where they are declared. What millet_free() must free says so. The
- * caller sets the member `size` of a struct that begins with it to the struct's sizeof, so that later
- * versions can add members; other members that are zero mean the default.
+ * caller sets the member `size` of a struct that begins with it to the struct's sizeof: the library reads
+ * and writes no member beyond it, so that programs built with an older header go on working; members that
+ * are zero mean the default.
  *
  * Threads. A millet_package, a millet_tokenizer and a millet_lm never change once they are open: any number
- * of threads may use one at the same time. A millet_session, a millet_stream and a snapshot belong to one
- * thread at a time; several sessions of one package may run on several threads. Callbacks run on the thread
- * that called the library. */
+ * of threads may use one at the same time. A millet_session, a millet_generator, a millet_stream and a
+ * snapshot belong to one thread at a time; several sessions of one package, and several generators of one lm,
+ * run on several threads and see nothing of each other. A millet_cancel may be set from any thread. Callbacks
+ * run on the thread that called the library. What is opened from something is closed before it. */
 #ifndef MILLET_H
 #define MILLET_H
 #include <stdbool.h>
@@ -37,6 +39,10 @@
 #include <stdint.h>
 
 #define MILLET_API __attribute__((visibility("default")))
+
+/* The version of this interface: the N of libmillet.so.N. Within one, functions and members at the end of
+ * structs are added; nothing changes or goes. */
+#define MILLET_ABI 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,7 +69,20 @@ typedef struct {
 } millet_error;
 
 MILLET_API const char *millet_version(void);
+MILLET_API int millet_abi(void); /* MILLET_ABI of the library that runs */
 MILLET_API void millet_free(void *p);
+
+/* ---- cancellation ---- */
+
+/* A flag that ends what runs with it, within the step under way. It stays set until it is cleared, so that it
+ * can't be missed: work that begins with a flag that is set ends at once. One flag may serve many calls. It
+ * must outlive them. */
+typedef struct millet_cancel millet_cancel;
+MILLET_API millet_cancel *millet_cancel_new(void); /* NULL: no memory */
+MILLET_API void millet_cancel_free(millet_cancel *c);
+MILLET_API void millet_cancel_set(millet_cancel *c); /* from any thread, or a signal handler */
+MILLET_API void millet_cancel_clear(millet_cancel *c);
+MILLET_API bool millet_cancel_is_set(const millet_cancel *c);
 
 /* ---- packages ---- */
 
@@ -100,14 +119,29 @@ typedef struct {
                                        unbounded */
     int64_t upper[MILLET_MAX_RANK];
     bool optional;
+    bool has_default; /* an optional input that has this value where it is left out */
+    double default_value;
+    const char *kind; /* "tensor"; "image", "string", ... */
+    size_t n_shapes;  /* 0, or how many shapes are enumerated: */
+    const int64_t
+        *shapes; /* [n_shapes][MILLET_MAX_RANK], the default one first; live as long as the package */
 } millet_feature;
 
 typedef struct millet_package millet_package;
 
+typedef struct {
+    size_t size;
+    /* How linear layers multiply in MILLET_FAST: "DECODE,PREFILL", each "int16", "bf16" or "exact"; one word
+     * stands for both. NULL: the environment's MILLET_LINEAR, else "int16,bf16". */
+    const char *linear;
+} millet_open_options;
+
 /* Opens and verifies a .mlpackage, or the one in a directory that `millet convert` made (of several, give the
- * path of one). Weights stay in the mapped files. */
-MILLET_API millet_package *millet_package_open(const char *path, millet_error *error);
+ * path of one). Weights stay in the mapped files. options may be NULL. */
+MILLET_API millet_package *millet_package_open(const char *path, const millet_open_options *options,
+                                               millet_error *error);
 MILLET_API void millet_package_close(millet_package *p); /* after its sessions */
+MILLET_API const char *millet_package_path(const millet_package *p);
 MILLET_API size_t millet_function_count(const millet_package *p);
 /* Name of function i; NULL when there is none. The names live as long as the package. */
 MILLET_API const char *millet_function_name(const millet_package *p, size_t i);
@@ -123,7 +157,7 @@ MILLET_API const char *millet_metadata(const millet_package *p, const char *key)
 
 /* ---- sessions ---- */
 
-/* A named tensor, row-major, without padding. */
+/* A named tensor, row-major, without padding. (This struct has no size member and never changes.) */
 typedef struct {
     const char *name;
     millet_dtype dtype;
@@ -141,25 +175,45 @@ typedef enum {
 typedef struct millet_session millet_session;
 typedef struct millet_snapshot millet_snapshot;
 
-/* One timeline over a package: its own states, all zero. */
-MILLET_API millet_session *millet_session_new(const millet_package *p, millet_precision precision,
+typedef struct {
+    size_t size;
+    millet_precision precision;
+    unsigned threads; /* that work on a call, the caller's included; 0: the environment's MILLET_THREADS, else
+                         the CPUs. They are the session's own, started by its first run */
+} millet_session_options;
+
+/* One timeline over a package: its own states, all zero. options may be NULL. */
+MILLET_API millet_session *millet_session_new(const millet_package *p, const millet_session_options *options,
                                               millet_error *error);
 MILLET_API void millet_session_free(millet_session *s);
 
 typedef struct {
     size_t size;
     const char *function;       /* NULL: the default one */
-    const millet_tensor *input; /* any order; dtype and shape as the function declares them */
+    const millet_tensor *input; /* any order; dtype and shape as the function declares them. The data is the
+                                   caller's, read during the call only */
     size_t n_input;
     const char *const *value; /* inner values to return too, by name */
     size_t n_value;
     millet_tensor
         *output; /* out: the function's outputs in its order, then the values; room for max_output */
     size_t max_output, n_output;
+    const millet_cancel *cancel; /* NULL, or what ends the call: MILLET_CANCELLED */
 } millet_call;
 
-/* Runs a function. The results live in the session until its next run. */
+/* Runs a function. The results live in the session until its next run. A call that fails after its inputs
+ * were accepted, a cancelled one too, leaves all states zero (they are written in place): the session can be
+ * used again, from a snapshot where the states matter. */
 MILLET_API bool millet_run(millet_session *s, millet_call *call, millet_error *error);
+
+/* What a session, or the sessions of a generator, have done and hold. */
+typedef struct {
+    size_t size;
+    uint64_t calls;       /* functions run to their end */
+    double seconds;       /* in them */
+    uint64_t state_bytes; /* of all states */
+} millet_stats;
+MILLET_API bool millet_session_stats(const millet_session *s, millet_stats *stats); /* false: no size set */
 
 /* States, by name. A tensor got lives until the next call on the session; set copies. */
 MILLET_API size_t millet_state_count(const millet_session *s);
@@ -203,24 +257,37 @@ MILLET_API void millet_stream_flush(millet_stream *s, const char **text, size_t 
 
 typedef struct millet_lm millet_lm;
 
+typedef struct {
+    size_t size;
+    const millet_open_options *open; /* of its packages; may be NULL */
+    const char *tokenizer;           /* directory in place of the Tokenizer beside it; NULL */
+    const char *contract;            /* file that says how a foreign set is driven; NULL: it is recognised */
+} millet_lm_options;
+
 /* An artifact that can generate: a directory made by `millet convert`, of one package or of several that run
- * as one, or a .mlpackage with its table and Tokenizer beside it. tokenizer_dir (may be NULL) overrides the
- * place of the tokenizer. Without a tokenizer only ids work. */
-MILLET_API millet_lm *millet_lm_open(const char *path, const char *tokenizer_dir, millet_error *error);
+ * as one, or a .mlpackage with its table and Tokenizer beside it. Without a tokenizer only ids work. options
+ * may be NULL. */
+MILLET_API millet_lm *millet_lm_open(const char *path, const millet_lm_options *options, millet_error *error);
 MILLET_API void millet_lm_close(millet_lm *lm);
 /* NULL without a tokenizer; lives as long as lm. */
 MILLET_API const millet_tokenizer *millet_lm_tokenizer(const millet_lm *lm);
-MILLET_API int64_t millet_lm_context(const millet_lm *lm); /* positions that fit */
+MILLET_API int64_t millet_lm_context(const millet_lm *lm);    /* positions that fit */
+MILLET_API int64_t millet_lm_vocabulary(const millet_lm *lm); /* ids below it can be fed; 0: not known */
+MILLET_API bool millet_lm_is_stop(const millet_lm *lm, int32_t id);
+/* Its packages, in the order in which a token goes through them; they live as long as lm. NULL: there is no
+ * package i. */
+MILLET_API size_t millet_lm_package_count(const millet_lm *lm);
+MILLET_API const millet_package *millet_lm_package(const millet_lm *lm, size_t i);
 
 /* How to pick the next token. All zero: greedy, with the penalty that the checkpoint's generation_config.json
  * sets. */
 typedef struct {
     size_t size;
-    millet_precision precision;
-    int64_t max_new_tokens; /* 0: 256, or what fits; negative: none (the prompt is run only) */
-    double temperature;     /* 0: greedy */
-    int64_t top_k;          /* 0: generation_config.json's, else off; negative: off */
-    double top_p;           /* 0: generation_config.json's, else 1 */
+    millet_precision precision; /* of millet_generate(); a generator has its own */
+    int64_t max_new_tokens;     /* 0: 256, or what fits; negative: none (the prompt is run only) */
+    double temperature;         /* 0: greedy */
+    int64_t top_k;              /* 0: generation_config.json's, else off; negative: off */
+    double top_p;               /* 0: generation_config.json's, else 1 */
     double min_p;
     double repetition_penalty; /* 0: generation_config.json's, else 1 */
     double presence_penalty, frequency_penalty;
@@ -232,12 +299,13 @@ typedef struct {
     /* Polled between calls of the model, also while the prompt is run; false ends the generation. */
     bool (*keep_going)(void *ctx);
     void *ctx;
+    const millet_cancel *cancel; /* NULL, or what ends the generation (MILLET_STOPPED) */
 } millet_generate_options;
 
 typedef enum {
     MILLET_STOP,   /* a stop token (the last of ids) */
     MILLET_LENGTH, /* max_new_tokens */
-    MILLET_STOPPED /* a callback returned false */
+    MILLET_STOPPED /* a callback returned false, or it was cancelled */
 } millet_finish;
 
 typedef struct {
@@ -247,6 +315,7 @@ typedef struct {
     size_t prompt_tokens;
     millet_finish finish;
     double prompt_seconds, decode_seconds;
+    size_t reused_tokens; /* of the prompt: what a generator had fed before */
 } millet_generation;
 
 /* Generates from fresh states. options may be NULL. result may be NULL; else its size must be set. A prompt
@@ -258,6 +327,32 @@ MILLET_API bool millet_generate(const millet_lm *lm, const char *prompt,
 MILLET_API bool millet_generate_ids(const millet_lm *lm, const int32_t *ids, size_t n,
                                     const millet_generate_options *options, millet_generation *result,
                                     millet_error *error);
+
+/* A timeline that stays: what it has been fed is not fed again. */
+typedef struct millet_generator millet_generator;
+MILLET_API millet_generator *millet_generator_new(const millet_lm *lm, const millet_session_options *options,
+                                                  millet_error *error);
+MILLET_API void millet_generator_free(millet_generator *g);
+/* As millet_generate_ids(): ids are the whole sequence so far (a chat with all its turns). Where the sequence
+ * begins with all that the generator was fed, only the rest is fed; else it starts anew. */
+MILLET_API bool millet_generator_run(millet_generator *g, const int32_t *ids, size_t n,
+                                     const millet_generate_options *options, millet_generation *result,
+                                     millet_error *error);
+/* The scores that follow a token. They live until the next call on the generator. */
+typedef struct {
+    size_t size;
+    const float *score;
+    const int32_t *id; /* NULL: score i is the logit of id i; else of the package's candidates, best first */
+    size_t n;
+} millet_scores;
+/* Feeds n ids behind what was fed before. scores may be NULL; else its size must be set. After an error the
+ * generator is as new. */
+MILLET_API bool millet_generator_feed(millet_generator *g, const int32_t *ids, size_t n,
+                                      const millet_cancel *cancel, millet_scores *scores,
+                                      millet_error *error);
+MILLET_API int64_t millet_generator_position(const millet_generator *g); /* ids fed */
+MILLET_API void millet_generator_reset(millet_generator *g);
+MILLET_API bool millet_generator_stats(const millet_generator *g, millet_stats *stats);
 
 /* ---- conversion ---- */
 
@@ -289,6 +384,7 @@ typedef struct {
     bool into;                 /* out is a directory to make the artifact in, under a name made of model and
                                   options; the table lies beside it */
     const char *share_weights; /* directory of artifacts: equal weight files become hard links; NULL: none */
+    const millet_cancel *cancel; /* NULL, or what ends the conversion as `progress` does */
 } millet_convert_options;
 
 /* Converts a Hugging Face checkpoint directory into the artifact directory out. options may be NULL. *summary

@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "base/arena.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,34 @@ const char *millet_version(void) {
     return MILLET_VERSION;
 }
 
+int millet_abi(void) {
+    return MILLET_ABI;
+}
+
 void millet_free(void *p) {
     free(p);
+}
+
+millet_cancel *millet_cancel_new(void) {
+    millet_cancel *c = mem_try(1, sizeof *c);
+    if (c) atomic_init(&c->set, false);
+    return c;
+}
+
+void millet_cancel_free(millet_cancel *c) {
+    free(c);
+}
+
+void millet_cancel_set(millet_cancel *c) {
+    atomic_store(&c->set, true);
+}
+
+void millet_cancel_clear(millet_cancel *c) {
+    atomic_store(&c->set, false);
+}
+
+bool millet_cancel_is_set(const millet_cancel *c) {
+    return atomic_load(&c->set);
 }
 
 bool api_done(millet_error *out, const err *e) {
@@ -82,17 +109,31 @@ void api_tensor_out(millet_tensor *out, const rt_tensor *t) {
     out->bytes = (size_t)ir_type_bytes(&t->type);
 }
 
-bool api_sized(const void *s, size_t first_version, const char *name, err *e) {
+bool api_sized(const void *s, const char *name, err *e) {
     size_t size;
     memcpy(&size, s, sizeof size);
-    return size >= first_version ||
+    return size > sizeof size ||
            err_set(e, ERR_USAGE, "%s: set its size member to sizeof(%s) before the call", name, name);
+}
+
+static size_t smaller(const void *s, size_t whole_size) {
+    size_t size;
+    memcpy(&size, s, sizeof size);
+    return size < whole_size ? size : whole_size;
 }
 
 bool api_struct_in(void *to, size_t whole_size, const void *from, const char *name, err *e) {
     memset(to, 0, whole_size);
     if (!from) return true;
-    if (!api_sized(from, whole_size, name, e)) return false;
-    memcpy(to, from, whole_size);
+    if (!api_sized(from, name, e)) return false;
+    memcpy(to, from, smaller(from, whole_size));
     return true;
+}
+
+void api_struct_out(void *to, const void *from, size_t whole_size) {
+    size_t size;
+    memcpy(&size, to, sizeof size);
+    size_t both = smaller(to, whole_size);
+    memcpy((char *)to + sizeof size, (const char *)from + sizeof size, both - sizeof size);
+    memset((char *)to + both, 0, size - both);
 }

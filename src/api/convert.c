@@ -2,6 +2,14 @@
 #include "api/api.h"
 #include <stdio.h>
 
+/* Progress, and whether to go on. */
+static bool progress(void *ctx, const char *tensor, uint64_t done, uint64_t total, uint64_t done_tensors,
+                     uint64_t tensors) {
+    const millet_convert_options *o = ctx;
+    if (o->cancel && millet_cancel_is_set(o->cancel)) return false;
+    return !o->progress || o->progress(o->ctx, tensor, done, total, done_tensors, tensors);
+}
+
 bool millet_convert(const char *checkpoint, const char *out, const millet_convert_options *options,
                     char **summary, millet_error *error) {
     err e = {0};
@@ -30,8 +38,8 @@ bool millet_convert(const char *checkpoint, const char *out, const millet_conver
                                .into = o.into,
                                .share_weights = o.share_weights,
                                .overwrite = o.overwrite,
-                               .progress = o.progress,
-                               .ctx = o.ctx};
+                               .progress = o.progress || o.cancel ? progress : NULL,
+                               .ctx = &o};
     bool ok = convert_checkpoint(checkpoint, out, &c, summary ? &text : NULL, &e);
     str_adds(&text, ""); /* never NULL */
     if (summary && ok)

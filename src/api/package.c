@@ -1,32 +1,48 @@
 #include "api/api.h"
 #include "generate/artifact.h"
+#include <stdlib.h>
 #include <string.h>
 
-static const rt_model *model_of(const millet_package *p) {
-    return (const rt_model *)p;
-}
-
 static const coreml_model *described(const millet_package *p) {
-    return rt_model_coreml(model_of(p));
+    return rt_model_coreml(p->m);
 }
 
-millet_package *millet_package_open(const char *path, millet_error *error) {
-    err e = {0};
+static millet_package *open_package(const char *path, const millet_open_options *options, err *e) {
+    millet_open_options o;
+    if (!api_struct_in(&o, sizeof o, options, "millet_open_options", e)) return NULL;
     arena *a = arena_new();
     artifact_paths p;
-    bool ok = artifact_locate(&p, a, path, NULL, &e);
+    bool ok = artifact_locate(&p, a, path, NULL, e);
     if (ok && p.n_package > 1)
-        ok =
-            err_set(&e, ERR_USAGE, "%s: has %zu packages: open one by its path, or all with millet_lm_open()",
-                    path, p.n_package);
-    rt_model *m = ok ? rt_model_open(p.package[0], &e) : NULL;
+        ok = err_set(e, ERR_USAGE, "%s: has %zu packages: open one by its path, or all with millet_lm_open()",
+                     path, p.n_package);
+    rt_model *m = ok ? rt_model_open(p.package[0], e) : NULL;
+    if (m && o.linear && !rt_model_linear(m, o.linear, e)) {
+        rt_model_close(m);
+        m = NULL;
+    }
+    millet_package *opened = m ? mem_alloc(sizeof *opened) : NULL;
+    if (opened) *opened = (millet_package){m};
     arena_free(a);
+    return opened;
+}
+
+millet_package *millet_package_open(const char *path, const millet_open_options *options,
+                                    millet_error *error) {
+    err e = {0};
+    millet_package *p = open_package(path, options, &e);
     api_done(error, &e);
-    return (millet_package *)m;
+    return p;
 }
 
 void millet_package_close(millet_package *p) {
-    rt_model_close((rt_model *)p);
+    if (!p) return;
+    rt_model_close(p->m);
+    free(p);
+}
+
+const char *millet_package_path(const millet_package *p) {
+    return rt_model_path(p->m);
 }
 
 size_t millet_function_count(const millet_package *p) {
@@ -70,16 +86,23 @@ bool millet_feature_at(const millet_package *p, const char *function, millet_kin
     size_t n;
     const coreml_feature *x = features(p, function, kind, &n);
     err e = {0};
-    if (i >= n || !api_sized(f, sizeof *f, "millet_feature", &e)) return false;
+    if (i >= n || !api_sized(f, "millet_feature", &e)) return false;
     x += i;
-    millet_feature whole = {.size = f->size, .name = x->name, .rank = -1, .optional = x->optional};
+    millet_feature whole = {.name = x->name,
+                            .rank = -1,
+                            .optional = x->optional,
+                            .has_default = x->has_default,
+                            .default_value = x->has_default ? x->default_value : 0,
+                            .kind = x->other ? x->other : "tensor",
+                            .n_shapes = x->n_shapes,
+                            .shapes = x->n_shapes ? x->shapes[0] : NULL};
     if (!x->other) whole.dtype = api_dtype_out(x->type.dtype);
     if (!x->other && !(x->no_shape && kind == MILLET_OUTPUT)) whole.rank = x->type.rank;
     for (int k = 0; k < whole.rank; k++) {
         whole.shape[k] = x->type.dim[k];
         set_bounds(&whole, x, k);
     }
-    *f = whole;
+    api_struct_out(f, &whole, sizeof whole);
     return true;
 }
 

@@ -1,9 +1,17 @@
 #include "api/api.h"
 #include <stdlib.h>
 
-millet_session *millet_session_new(const millet_package *p, millet_precision precision, millet_error *error) {
+bool api_session_options(millet_session_options *to, const millet_session_options *options, err *e) {
+    return api_struct_in(to, sizeof *to, options, "millet_session_options", e);
+}
+
+millet_session *millet_session_new(const millet_package *p, const millet_session_options *options,
+                                   millet_error *error) {
     err e = {0};
-    rt_session *s = rt_session_new((const rt_model *)p, api_mode(precision), &e);
+    millet_session_options o;
+    rt_session *s =
+        api_session_options(&o, options, &e) ? rt_session_new(p->m, api_mode(o.precision), &e) : NULL;
+    if (s) rt_session_threads(s, o.threads);
     api_done(error, &e);
     return (millet_session *)s;
 }
@@ -23,28 +31,46 @@ static bool count_results(const rt_session *s, const millet_call *c, size_t *n, 
            err_set(e, ERR_USAGE, "%s returns %zu tensors, there is room for %zu", name, *n, c->max_output);
 }
 
-bool millet_run(millet_session *s, millet_call *call, millet_error *error) {
-    err e = {0};
-    rt_session *rs = (rt_session *)s;
+static bool run(rt_session *s, millet_call *call, err *e) {
     size_t n = 0;
-    if (!api_sized(call, sizeof *call, "millet_call", &e)) return api_done(error, &e);
-    call->n_output = 0;
-    if (!count_results(rs, call, &n, &e)) return api_done(error, &e);
+    if (!count_results(s, call, &n, e)) return false;
     rt_tensor *in = mem_try(call->n_input + 1, sizeof *in), *out = mem_try(n + 1, sizeof *out);
-    bool ok = (in && out) || err_set(&e, ERR_MEMORY, "no memory for %zu tensors", call->n_input + n);
-    for (size_t i = 0; ok && i < call->n_input; i++) ok = api_tensor_in(&in[i], &call->input[i], &e);
+    bool ok = (in && out) || err_set(e, ERR_MEMORY, "no memory for %zu tensors", call->n_input + n);
+    for (size_t i = 0; ok && i < call->n_input; i++) ok = api_tensor_in(&in[i], &call->input[i], e);
     rt_call c = {.function = call->function,
                  .in = in,
                  .n_in = call->n_input,
                  .values = call->value,
                  .n_values = call->n_value,
-                 .out = out};
-    ok = ok && rt_run(rs, &c, &e);
+                 .out = out,
+                 .cancel = api_flag(call->cancel)};
+    ok = ok && rt_run(s, &c, e);
     for (size_t i = 0; ok && i < n; i++) api_tensor_out(&call->output[i], &out[i]);
     if (ok) call->n_output = n;
     free(in);
     free(out);
+    return ok;
+}
+
+bool millet_run(millet_session *s, millet_call *call, millet_error *error) {
+    err e = {0};
+    millet_call whole;
+    if (!call) err_set(&e, ERR_USAGE, "no call");
+    if (call && api_struct_in(&whole, sizeof whole, call, "millet_call", &e)) {
+        whole.n_output = 0;
+        run((rt_session *)s, &whole, &e);
+        api_struct_out(call, &whole, sizeof whole);
+    }
     return api_done(error, &e);
+}
+
+bool millet_session_stats(const millet_session *s, millet_stats *stats) {
+    err e = {0};
+    if (!api_sized(stats, "millet_stats", &e)) return false;
+    rt_figures f = rt_session_figures((const rt_session *)s);
+    const millet_stats whole = {.calls = f.calls, .seconds = f.seconds, .state_bytes = f.state_bytes};
+    api_struct_out(stats, &whole, sizeof whole);
+    return true;
 }
 
 size_t millet_state_count(const millet_session *s) {

@@ -85,6 +85,15 @@ int64_t decoder_position(const decoder *d) {
     return d->position;
 }
 
+const int32_t *decoder_fed(const decoder *d) {
+    return d->past;
+}
+
+void decoder_restart(decoder *d) {
+    for (size_t i = 0; i < d->m->n_model; i++) rt_state_reset(d->s[i]);
+    d->position = 0;
+}
+
 static bool have_room(room *r, size_t count, size_t size, err *e) {
     if (count * size <= r->bytes) return true;
     free(r->p);
@@ -112,7 +121,8 @@ static bool run(decoder *d, const call *c, size_t package, const rt_tensor *in, 
                  .in = in,
                  .n_in = n_in,
                  .out = d->out,
-                 .find_nonfinite = c->find};
+                 .find_nonfinite = c->find,
+                 .cancel = c->h ? c->h->cancel : NULL};
     return rt_run(c->s[package], &r, e) || (d->m->n_model > 1 && err_where(e, "%s", d->m->name[package]));
 }
 

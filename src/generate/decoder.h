@@ -18,7 +18,9 @@ typedef struct decoder decoder;
 decoder *decoder_new(const lm *m, rt_mode mode, err *e);
 void decoder_free(decoder *d);
 const lm *decoder_lm(const decoder *d);
-int64_t decoder_position(const decoder *d); /* tokens fed so far */
+int64_t decoder_position(const decoder *d);   /* tokens fed so far */
+const int32_t *decoder_fed(const decoder *d); /* [decoder_position()] they; until the next feed */
+void decoder_restart(decoder *d);             /* fresh states, position 0 */
 
 /* ---- how tokens become calls ---- */
 
@@ -60,6 +62,7 @@ typedef struct {
      * first + tokens - 1 of the feed (a padded call's other rows are left out). May be NULL. */
     void (*handed)(void *ctx, size_t package, size_t first, size_t tokens, const float *hidden, size_t n);
     void *ctx;
+    const atomic_bool *cancel; /* once set, the feed ends within the step under way: ERR_CANCELLED. NULL */
 } decoder_hooks;
 
 /* n > 0 tokens that are below the vocabulary (ERR_USAGE) and fit behind those fed (ERR_LIMIT). */
@@ -67,6 +70,7 @@ bool decoder_check(const decoder *d, const int32_t *ids, size_t n, err *e);
 /* Feeds tokens, checked as above. Rows that are looked at are checked: a NaN or infinity is ERR_NUMERIC and
  * names the package and the first op that made one, which is found by running all tokens so far again. h and
  * last may be NULL. */
+/* After an error states and position are no longer of use until decoder_restart(). */
 bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks *h, decoder_row *last,
                   err *e);
 #endif

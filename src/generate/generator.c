@@ -106,27 +106,47 @@ static void finish_text(generation *g) {
     if (g->r->finish != GENERATE_STOPPED && !emit(g, -1, from)) g->r->finish = GENERATE_STOPPED;
 }
 
-bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_options *o, generate_result *r,
-                  err *e) {
-    *r = (generate_result){.prompt_tokens = n};
+/* How much of the prompt d has been fed: all of what it was fed, but not the prompt's last token, whose
+ * scores are wanted. Else it starts anew. */
+static size_t reuse(decoder *d, const int32_t *prompt, size_t n) {
+    size_t fed = (size_t)decoder_position(d);
+    if (fed < n && (!fed || !memcmp(decoder_fed(d), prompt, fed * sizeof *prompt))) return fed;
+    decoder_restart(d);
+    return 0;
+}
+
+bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const generate_options *o,
+                       generate_result *r, err *e) {
+    const lm *m = decoder_lm(d);
     size_t most = 0;
+    *r = (generate_result){.prompt_tokens = n};
     if (!n) return err_set(e, ERR_USAGE, "the prompt is empty");
     if (!room(m, n, o->max_new, &most, e)) return false;
-    generation g = {.m = m, .o = o, .r = r};
-    g.hooks = (decoder_hooks){.keep_going = keep_going, .ctx = &g};
+    generation g = {.m = m, .o = o, .r = r, .d = d};
+    g.hooks = (decoder_hooks){.keep_going = keep_going, .ctx = &g, .cancel = o->cancel};
     if (m->text) detokenizer_begin(&g.out, m->text, true);
     g.s = sampler_new(&o->sampling, lm_sample_limit(m), e);
-    if (g.s) sampler_prompt(g.s, prompt, n);
-    g.d = g.s ? decoder_new(m, o->mode, e) : NULL;
-    bool ok = g.d && decode(&g, prompt, n, most, e);
+    if (!g.s) return false;
+    sampler_prompt(g.s, prompt, n);
+    r->reused_tokens = reuse(d, prompt, n);
+    bool ok = decode(&g, prompt + r->reused_tokens, n - r->reused_tokens, most, e);
+    if (!ok) decoder_restart(d);
     if (!ok && e->code == ERR_CANCELLED) {
         *e = (err){0};
         r->finish = GENERATE_STOPPED;
         ok = true;
     }
     if (ok) finish_text(&g);
-    decoder_free(g.d);
     sampler_free(g.s);
+    return ok;
+}
+
+bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_options *o, generate_result *r,
+                  err *e) {
+    *r = (generate_result){0};
+    decoder *d = decoder_new(m, o->mode, e);
+    bool ok = d && generate_continue(d, prompt, n, o, r, e);
+    decoder_free(d);
     return ok;
 }
 

@@ -24,6 +24,7 @@ typedef struct {
     /* Polled between calls of the package; false stops. May be NULL. */
     bool (*keep_going)(void *ctx);
     void *ctx;
+    const atomic_bool *cancel; /* once set, the generation stops, also within a call. NULL */
 } generate_options;
 
 typedef struct {
@@ -31,6 +32,7 @@ typedef struct {
     size_t n_ids;
     str text; /* all of it; empty without a tokenizer */
     size_t prompt_tokens;
+    size_t reused_tokens; /* of them: fed before */
     generate_finish finish;
     double prompt_seconds; /* until the scores behind the prompt were there */
     double decode_seconds; /* for the n_ids - 1 calls that followed */
@@ -41,6 +43,11 @@ typedef struct {
  * an error. */
 bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_options *o, generate_result *r,
                   err *e);
+/* The same with a decoder that may have been fed before (mode is its own): where it was fed a part of the
+ * beginning of the prompt, and less than all of it, only the rest is fed; else it starts anew. After an
+ * error, or when it was stopped within a call, it is as new. */
+bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const generate_options *o,
+                       generate_result *r, err *e);
 void generate_result_free(generate_result *r);
 const char *generate_finish_name(generate_finish f); /* "stop", "length", "cancelled" */
 #endif

@@ -13,6 +13,7 @@
 #include "kernels/ops.h"
 #include "kernels/rounded.h"
 #include "reference/tensor.h"
+#include <stdatomic.h>
 
 typedef struct plan plan;
 typedef struct plan_exec plan_exec;
@@ -70,6 +71,7 @@ typedef struct {
     plan_block *block;
     bool borrow;           /* outputs may lie in the block: until its next run */
     plan_profile *profile; /* of this plan, for this team: takes the run's times. NULL: nothing is measured */
+    const atomic_bool *cancel; /* once set, no further step begins: ERR_CANCELLED. NULL */
 } plan_call;
 /* On failure states may be half updated; there are no outputs. */
 bool plan_run(plan_exec *x, const plan_call *c, err *e);

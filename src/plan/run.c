@@ -26,7 +26,8 @@ struct plan_exec {
     arena *scratch;
     team *team;
     plan_profile *profile;
-    atomic_bool failed;
+    const atomic_bool *cancel; /* of the run; NULL */
+    atomic_bool failed;        /* or cancelled */
 };
 
 plan_block *plan_block_new(void) {
@@ -186,6 +187,15 @@ static bool bind(plan_exec *x, const plan_call *c, err *e) {
 
 /* ---- the walk ---- */
 
+/* No step runs once one has failed: what it reads may not have been made. Whoever passes a barrier behind a
+ * worker that has stopped sees that it has. */
+static bool stopped(plan_exec *x) {
+    if (atomic_load_explicit(&x->failed, memory_order_relaxed)) return true;
+    if (!x->cancel || !atomic_load_explicit(x->cancel, memory_order_relaxed)) return false;
+    atomic_store_explicit(&x->failed, true, memory_order_relaxed); /* stays, should the flag be cleared */
+    return true;
+}
+
 /* Takes up to n of what is left, from the front or the back; how many, and the first of them. */
 static uint64_t take(_Atomic uint64_t *left, uint64_t n, bool back, uint64_t *first) {
     uint64_t v = atomic_load_explicit(left, memory_order_relaxed), begin, end, new;
@@ -223,7 +233,7 @@ static void run_step(plan_exec *x, const plan_step *s, plan_worker *w) {
     void *const *address = x->address + w->index * x->p->n_address + s->first_address;
     int64_t t = w->index, n = x->workers, lo = 0, hi = s->extent;
     if (s->spread == SPREAD_CLAIM) {
-        while (claim(x, s, w->index, &lo, &hi)) s->fn(s->param, address, lo, hi, w);
+        while (!stopped(x) && claim(x, s, w->index, &lo, &hi)) s->fn(s->param, address, lo, hi, w);
         return;
     }
     if (s->spread == SPREAD_EVEN) {
@@ -246,9 +256,8 @@ static void walk(void *ctx, unsigned worker) {
         if (s->barrier) {
             team_barrier(x->team);
             if (lap) plan_profile_wait(&lap[i], &at);
-            if (atomic_load_explicit(&x->failed, memory_order_relaxed)) continue;
         }
-        if (!s->once || !atomic_load_explicit(&x->failed, memory_order_relaxed)) run_step(x, s, &w);
+        if (!stopped(x)) run_step(x, s, &w);
         if (lap) plan_profile_work(&lap[i], &at);
     }
     if (lap) plan_profile_stop(x->profile, worker, at);
@@ -293,6 +302,7 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
     x->block = c->block;
     x->team = c->team;
     x->profile = c->profile;
+    x->cancel = c->cancel;
     x->v.e = e;
     if (!check_inputs(p, c, e) || !block_room(c->block, p, team_size(c->team), e)) return false;
     if (!bind(x, c, e)) return false;
@@ -311,6 +321,7 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
     if (c->profile) plan_profile_begin(c->profile);
     team_run(c->team, walk, x);
     if (c->profile) plan_profile_end(c->profile);
-    if (atomic_load(&x->failed)) return err_where(e, "function %s", p->f->name);
-    return take_outputs(x, c, e);
+    if (!atomic_load(&x->failed)) return take_outputs(x, c, e);
+    if (!e->code) err_set(e, ERR_CANCELLED, "cancelled");
+    return err_where(e, "function %s", p->f->name);
 }

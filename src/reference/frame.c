@@ -289,6 +289,8 @@ static void observe(const ref_frame *f, const ir_op *op) {
 static bool run_block(ref_frame *f, const ir_block *b, const ref_block_plan *plan, err *e) {
     for (size_t i = 0; i < b->n_op; i++) {
         const ir_op *op = b->op[i];
+        if (f->call->cancel && atomic_load_explicit(f->call->cancel, memory_order_relaxed))
+            return err_set(e, ERR_CANCELLED, "cancelled");
         if (!run_op(f, op, &plan->op[i], e)) return false;
         if (f->call->observe) observe(f, op);
         for (uint32_t k = 0; k < op->n_out && f->n_kept; k++) {

@@ -4,6 +4,7 @@
 #define REFERENCE_FRAME_H
 #include "reference/eval.h"
 #include "reference/plan.h"
+#include <stdatomic.h>
 
 /* A call stops with ERR_LIMIT after so many loop iterations in all. */
 #define REF_MAX_ITERATIONS (1 << 20)
@@ -20,6 +21,7 @@ typedef struct {
     /* Sees every float result of every op but constants, as it is made. NULL: nobody looks. */
     void (*observe)(void *ctx, const ir_value *v, const ref_tensor *t);
     void *observe_ctx;
+    const atomic_bool *cancel; /* once set, no further op begins: ERR_CANCELLED. NULL */
 } ref_frame_call;
 
 ref_frame *ref_frame_new(const ref_plan *plan, ref_mode mode, err *e);

@@ -68,6 +68,10 @@ static void forget(planned *e) {
     *e = (planned){0};
 }
 
+void rt_plans_linear(rt_plans *p, plan_linear l) {
+    p->linear = l;
+}
+
 void rt_plans_free(rt_plans *p) {
     if (!p) return;
     for (size_t i = 0; i < p->n; i++) forget(&p->list[i]);
@@ -194,6 +198,7 @@ static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_
 struct engine {
     rt_plans *plans;
     bool strict, measured;
+    unsigned threads; /* 0: rt_threads() */
     team *team;
     plan_block *block;
     struct {
@@ -226,6 +231,10 @@ void engine_free(engine *g) {
     team_free(g->team);
     plan_block_free(g->block);
     free(g);
+}
+
+void engine_threads(engine *g, unsigned n) {
+    g->threads = n;
 }
 
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in) {
@@ -295,13 +304,14 @@ bool engine_holds(const engine *g, const ref_buf *b) {
 }
 
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
-                bool borrow, err *e) {
+                bool borrow, const atomic_bool *cancel, err *e) {
     size_t i = 0;
     while (g->exec[i].x != x) i++; /* engine_prepare() gave it */
-    if (!g->team) g->team = team_new(rt_threads());
+    if (!g->team) g->team = team_new(g->threads ? g->threads : rt_threads());
     plan_profile **m = &g->exec[i].profile;
     if (g->measured && !*m) *m = plan_profile_new(g->exec[i].p, team_size(g->team));
     g->work.flops += g->exec[i].work.flops;
     g->work.by_keys += g->exec[i].work.by_keys;
-    return plan_run(x, &(plan_call){in, out, state, g->team, g->block, borrow, g->measured ? *m : NULL}, e);
+    const plan_call c = {in, out, state, g->team, g->block, borrow, g->measured ? *m : NULL, cancel};
+    return plan_run(x, &c, e);
 }

@@ -10,6 +10,8 @@
 /* Plans of a model by function, mode and input types. Thread-safe. */
 rt_plans *rt_plans_new(void);
 void rt_plans_free(rt_plans *p);
+/* In place of rt_linear(), before the first plan. */
+void rt_plans_linear(rt_plans *p, plan_linear l);
 
 /* "PATH" or "DECODE,PREFILL", of kern_path_name: how MILLET_LINEAR chooses. False, *l as it was: it is
  * neither.
@@ -26,6 +28,8 @@ typedef struct engine engine;
 /* NULL when plans are switched off (MILLET_ENGINE=reference). */
 engine *engine_new(rt_plans *plans, bool strict);
 void engine_free(engine *g);
+/* Before its first run. 0: rt_threads(). */
+void engine_threads(engine *g, unsigned n);
 /* The plan for these inputs bound to this session; NULL, without an error, when there is none. in: by index
  * of the function's inputs; entries of states are not read. */
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in);
@@ -40,5 +44,5 @@ plan_work engine_work(const engine *g);
 bool engine_holds(const engine *g, const ref_buf *b);
 /* As plan_run(); borrow: outputs may lie in the session's block, until its next run. */
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
-                bool borrow, err *e);
+                bool borrow, const atomic_bool *cancel, err *e);
 #endif

@@ -86,6 +86,15 @@ void rt_model_close(rt_model *m) {
     arena_free(m->a);
 }
 
+bool rt_model_linear(rt_model *m, const char *paths, err *e) {
+    plan_linear l;
+    if (!rt_linear_parse(paths, &l))
+        return err_set(e, ERR_USAGE, "linear %s: expected PATH or DECODE,PREFILL of int16, bf16, exact",
+                       paths);
+    rt_plans_linear(m->plans, l);
+    return true;
+}
+
 const coreml_model *rt_model_coreml(const rt_model *m) {
     return m->package->model;
 }

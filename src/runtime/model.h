@@ -11,6 +11,8 @@ rt_model *rt_model_open(const char *path, err *e);
 /* The same from a serialized Model message without weight files (fuzzing). */
 rt_model *rt_model_open_memory(const void *model, size_t n, err *e);
 void rt_model_close(rt_model *m);
+/* How linear layers multiply in fast mode, as --linear takes it; before the first session runs. */
+bool rt_model_linear(rt_model *m, const char *paths, err *e);
 const coreml_model *rt_model_coreml(const rt_model *m);
 const char *rt_model_path(const rt_model *m);
 #endif

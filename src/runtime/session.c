@@ -1,4 +1,5 @@
 #include "runtime/session.h"
+#include "base/clock.h"
 #include "base/num.h"
 #include "reference/frame.h"
 #include "runtime/engine.h"
@@ -26,6 +27,8 @@ struct rt_session {
     size_t n_out;
     rt_observe_fn *observe;
     void *observe_ctx;
+    uint64_t calls; /* that succeeded */
+    double seconds; /* in them */
 };
 
 struct rt_snapshot {
@@ -63,6 +66,16 @@ void rt_session_free(rt_session *s) {
     free(s->frame);
     free(s->state);
     free(s);
+}
+
+void rt_session_threads(rt_session *s, unsigned n) {
+    if (s->engine) engine_threads(s->engine, n);
+}
+
+rt_figures rt_session_figures(const rt_session *s) {
+    rt_figures f = {s->calls, s->seconds, 0};
+    for (size_t i = 0; i < s->m->n_state; i++) f.state_bytes += (uint64_t)ir_type_bytes(&s->m->state[i].type);
+    return f;
 }
 
 bool rt_session_traffic(const rt_session *s, rt_traffic *t) {
@@ -356,7 +369,8 @@ static bool evaluate(run *r, const rt_function *fn, const ref_tensor *in, err *e
         states[i] = is_state ? &s->state[fn->state[i]].t : NULL;
         ok = !is_state || state_cells(s, fn->state[i], e);
     }
-    ref_frame_call call = {in, states, r->keep, n_keep, r->c->find_nonfinite, s->observe ? show : NULL, s};
+    ref_frame_call call = {in, states,      r->keep, n_keep, r->c->find_nonfinite, s->observe ? show : NULL,
+                           s,  r->c->cancel};
     r->begun |= ok;
     ok = ok && ref_frame_run(*frame, &call, e);
     for (size_t i = 0; i < f->body.n_out && ok; i++) {
@@ -388,7 +402,7 @@ static bool walk_plan(run *r, const rt_function *fn, plan_exec *x, const ref_ten
         ok = !is_state || states[i];
     }
     r->begun |= ok;
-    ok = ok && engine_run(s->engine, x, in, out, states, !s->m->root.n_part, e);
+    ok = ok && engine_run(s->engine, x, in, out, states, !s->m->root.n_part, r->c->cancel, e);
     for (size_t i = 0; i < f->body.n_out && ok; i++) pool_put(r, f->body.out[i]->name, out[i]);
     free(states);
     free(out);
@@ -469,9 +483,15 @@ static bool give_results(run *r, const coreml_function *desc, err *e) {
     return true;
 }
 
+static bool cancelled(const rt_call *c, err *e) {
+    return c->cancel && atomic_load_explicit(c->cancel, memory_order_relaxed) &&
+           !err_set(e, ERR_CANCELLED, "cancelled");
+}
+
 bool rt_run(rt_session *s, rt_call *c, err *e) {
     const rt_function *fn = rt_function_find(&s->m->root, c->function, e);
-    if (!fn) return false;
+    if (!fn || cancelled(c, e)) return false;
+    double start = clock_seconds();
     run r = {.s = s, .c = c};
     r.keep = mem_alloc(c->n_values * sizeof *r.keep);
     r.keep_name = mem_alloc(c->n_values * sizeof *r.keep_name);
@@ -483,6 +503,7 @@ bool rt_run(rt_session *s, rt_call *c, err *e) {
     if (!ok) drop_results(s);
     if (!ok && e->code == ERR_USAGE) err_where(e, "%s: function %s", rt_model_path(s->m), fn->desc->name);
     if (!ok && r.begun) rt_state_reset(s);
+    if (ok) s->calls++, s->seconds += clock_seconds() - start;
     for (size_t i = 0; i < r.n_pool; i++) ref_tensor_drop(&r.pool[i].t);
     for (size_t i = 0; i < c->n_values; i++) ref_tensor_drop(&r.value[i].t);
     free(r.pool);

@@ -2,6 +2,7 @@
 #ifndef RUNTIME_SESSION_H
 #define RUNTIME_SESSION_H
 #include "runtime/model.h"
+#include <stdatomic.h>
 
 typedef enum {
     RT_STRICT, /* every op rounds its result to the declared type; inner sums in fp32, in index order */
@@ -24,6 +25,8 @@ typedef struct rt_snapshot rt_snapshot;
 /* Fresh, zeroed states. The states of equal name (and type) in several functions are one state. */
 rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e);
 void rt_session_free(rt_session *s);
+/* Workers of its plans, before its first run. 0: rt_threads(). */
+void rt_session_threads(rt_session *s, unsigned n);
 const rt_model *rt_session_model(const rt_session *s);
 /* From here on fn sees the values of every float result of every op but constants, n of them, as it is made;
  * a value in a loop, each time. NULL: nobody looks. */
@@ -46,8 +49,17 @@ typedef struct {
     size_t n_out;        /* set by rt_run */
     bool find_nonfinite; /* fail (ERR_NUMERIC) at the first op that makes a NaN without having got one, or an
                             infinity from finite operands (a mask of -inf is no offence) */
+    const atomic_bool *cancel; /* once set, no further step begins: ERR_CANCELLED. NULL */
 } rt_call;
 bool rt_run(rt_session *s, rt_call *c, err *e);
+
+/* Functions run to their end, the seconds in them, and the bytes of all states. */
+typedef struct {
+    uint64_t calls;
+    double seconds;
+    uint64_t state_bytes;
+} rt_figures;
+rt_figures rt_session_figures(const rt_session *s);
 
 /* What the function that ran last moves each time: bytes of weights and states, and those of the keys and
  * values that attention reads, were all positions visible. False when the evaluator ran it. */

@@ -7,7 +7,7 @@ for file in bin/millet include/millet.h share/man/man1/millet.1 share/bash-compl
     [ -s "$root/usr/$file" ] || fail "/usr/$file was not installed"
 done
 lib=$(dirname "$(find "$root/usr" -name libmillet.so)")
-for file in libmillet.so libmillet.so.0 libmillet.a pkgconfig/millet.pc; do
+for file in libmillet.so libmillet.so.1 libmillet.a pkgconfig/millet.pc; do
     [ -e "$lib/$file" ] || fail "$file was not installed"
 done
 others=$(nm -D --defined-only "$lib/libmillet.so" | awk '$2 ~ /[TDBRV]/ && $3 !~ /^millet_/ { print $3 }' | head)

@@ -260,6 +260,139 @@ static void the_context_can_be_filled(void **state) {
     }
 }
 
+/* ---- generators and cancellation ---- */
+
+/* transformers' greedy ids, from a generator that goes on, begins anew, and is told of its own ids. */
+static void a_generator_feeds_what_is_new(void **state) {
+    (void)state;
+    millet_error e;
+    const millet_session_options so = {.size = sizeof so, .threads = 1};
+    millet_generator *g = millet_generator_new(lm, &so, &e);
+    must(g, &e);
+    const millet_generate_options o = {
+        .size = sizeof o, .repetition_penalty = 1, .max_new_tokens = 20, .ignore_eos = true};
+    for (int at = 0; at < 2; at++) {
+        int32_t ids[300], want[200];
+        const json *p = prompt("prompts", at);
+        size_t n = ids_of(json_get(p, "ids"), ids);
+        ids_of(json_get(p, "greedy"), want);
+        for (int turn = 0; turn < 3; turn++) {
+            millet_generation r = {.size = sizeof r};
+            must(millet_generator_run(g, ids, n, &o, &r, &e), &e);
+            assert_int_equal(r.n_ids, 20);
+            assert_int_equal(r.prompt_tokens, n);
+            assert_int_equal(r.reused_tokens, turn ? n - 1 : 0); /* the last id was not fed */
+            assert_memory_equal(r.ids, want + 20 * turn, 20 * sizeof *want);
+            memcpy(ids + n, r.ids, 20 * sizeof *ids);
+            n += 20;
+            millet_free(r.ids);
+            assert_int_equal(millet_generator_position(g), n - 1);
+        }
+    }
+    millet_stats st = {.size = sizeof st};
+    assert_true(millet_generator_stats(g, &st));
+    assert_true(st.calls >= 120 && st.seconds > 0 && st.state_bytes > 0);
+    millet_generator_reset(g);
+    assert_int_equal(millet_generator_position(g), 0);
+    millet_generator_free(g);
+}
+
+/* Scores behind a prompt: the best id is transformers' first greedy one. */
+static void scores_behind_a_token(void **state) {
+    (void)state;
+    millet_error e;
+    millet_generator *g = millet_generator_new(lm, NULL, &e);
+    must(g, &e);
+    int32_t ids[200];
+    const json *p = prompt("prompts", 0), *greedy = json_get(p, "greedy")->child;
+    size_t n = ids_of(json_get(p, "ids"), ids);
+    for (int i = 0; i < 8; i++, greedy = greedy->next) {
+        millet_scores s = {.size = sizeof s};
+        must(millet_generator_feed(g, ids, n, NULL, &s, &e), &e);
+        assert_int_equal(s.n, 4096);
+        assert_int_equal(millet_lm_vocabulary(lm), 4096);
+        assert_null(s.id);
+        int32_t best = 0;
+        for (int32_t k = 1; k < 4096; k++)
+            if (s.score[k] > s.score[best]) best = k;
+        assert_int_equal(best, greedy->i);
+        ids[0] = best;
+        n = 1;
+    }
+    ids[0] = -1;
+    assert_false(millet_generator_feed(g, ids, 1, NULL, NULL, &e));
+    assert_int_equal(millet_generator_position(g), 0);
+    millet_generator_free(g);
+}
+
+static bool set_flag(void *ctx, int32_t id, const char *text, size_t len) {
+    (void)id, (void)text, (void)len;
+    millet_cancel_set(ctx);
+    return true;
+}
+
+/* A flag that is set ends each kind of work; what was cancelled can be used again. */
+static void cancelled_work_can_begin_again(void **state) {
+    (void)state;
+    millet_error e;
+    millet_cancel *c = millet_cancel_new();
+    assert_non_null(c);
+    assert_false(millet_cancel_is_set(c));
+    millet_generator *g = millet_generator_new(lm, NULL, &e);
+    int32_t ids[200], want[200];
+    size_t n = ids_of(json_get(prompt("prompts", 0), "ids"), ids);
+    ids_of(json_get(prompt("prompts", 0), "greedy"), want);
+    for (int again = 0; again < 2; again++) {
+        millet_generation r = {.size = sizeof r};
+        const millet_generate_options o = {.size = sizeof o,
+                                           .repetition_penalty = 1,
+                                           .max_new_tokens = 20,
+                                           .on_token = again ? NULL : set_flag,
+                                           .ctx = c,
+                                           .cancel = c};
+        must(millet_generator_run(g, ids, n, &o, &r, &e), &e);
+        assert_int_equal(r.finish, again ? MILLET_LENGTH : MILLET_STOPPED);
+        assert_int_equal(r.n_ids, again ? 20 : 1);
+        assert_memory_equal(r.ids, want, r.n_ids * sizeof *want);
+        millet_free(r.ids);
+        assert_int_equal(millet_cancel_is_set(c), !again);
+        millet_cancel_clear(c);
+    }
+    millet_cancel_set(c);
+    assert_false(millet_generator_feed(g, ids, n, c, NULL, &e));
+    assert_int_equal(e.code, MILLET_CANCELLED);
+    char out[400];
+    snprintf(out, sizeof out, "%s/cancelled", work);
+    const millet_convert_options co = {.size = sizeof co, .cancel = c};
+    assert_false(millet_convert(checkpoint, out, &co, NULL, &e));
+    assert_int_equal(e.code, MILLET_CANCELLED);
+    assert_false(file_exists(out));
+    millet_generator_free(g);
+    millet_cancel_free(c);
+}
+
+/* What belongs to an lm. */
+static void packages_of_a_model(void **state) {
+    (void)state;
+    assert_int_equal(millet_lm_package_count(lm), 1);
+    assert_null(millet_lm_package(lm, 1));
+    const millet_package *p = millet_lm_package(lm, 0);
+    assert_int_equal(millet_function_count(p), 1);
+    assert_non_null(strstr(millet_package_path(p), artifact));
+    const json *c = prompt("chat", 0);
+    int32_t want[200];
+    ids_of(json_get(c, "greedy"), want);
+    assert_true(millet_lm_is_stop(lm, want[json_int(c, "greedy_first_stop", -1)]));
+    assert_false(millet_lm_is_stop(lm, want[0]));
+    millet_error e;
+    const millet_open_options open = {.size = sizeof open, .linear = "quick"};
+    assert_null(
+        millet_lm_open(artifact, &(millet_lm_options){.size = sizeof(millet_lm_options), .open = &open}, &e));
+    assert_non_null(strstr(e.message, "linear quick"));
+    assert_null(millet_package_open(artifact, &open, &e));
+    assert_int_equal(e.code, MILLET_USAGE);
+}
+
 /* ---- packages and sessions ---- */
 
 static millet_feature feature(const millet_package *p, millet_kind k, const char *name) {
@@ -273,7 +406,7 @@ static millet_feature feature(const millet_package *p, millet_kind k, const char
 static void signature(void **state) {
     (void)state;
     millet_error e;
-    millet_package *p = millet_package_open(artifact, &e);
+    millet_package *p = millet_package_open(artifact, NULL, &e);
     must(p, &e);
     assert_int_equal(millet_function_count(p), 1);
     assert_string_equal(millet_function_name(p, 0), millet_default_function(p));
@@ -322,9 +455,9 @@ static float call(millet_session *s, float x, int32_t pos) {
 static void states(void **state) {
     (void)state;
     millet_error e;
-    millet_package *p = millet_package_open(artifact, &e);
+    millet_package *p = millet_package_open(artifact, NULL, &e);
     must(p, &e);
-    millet_session *a = millet_session_new(p, MILLET_FAST, &e), *b = millet_session_new(p, MILLET_FAST, &e);
+    millet_session *a = millet_session_new(p, NULL, &e), *b = millet_session_new(p, NULL, &e);
     must(a && b, &e);
     float first = call(a, 0.1f, 0), second = call(a, 0.2f, 1);
     millet_state_reset(a);
@@ -339,7 +472,7 @@ static void states(void **state) {
     assert_true(call(a, 0.2f, 1) == second);
     millet_snapshot_free(snap);
     /* state by state into a fresh session */
-    millet_session *c = millet_session_new(p, MILLET_FAST, &e);
+    millet_session *c = millet_session_new(p, NULL, &e);
     must(c, &e);
     for (size_t i = 0; i < millet_state_count(a); i++) {
         millet_tensor t;
@@ -360,8 +493,9 @@ static void states(void **state) {
 static void bad_calls(void **state) {
     (void)state;
     millet_error e;
-    millet_package *p = millet_package_open(artifact, &e);
-    millet_session *s = millet_session_new(p, MILLET_STRICT, &e);
+    millet_package *p = millet_package_open(artifact, NULL, &e);
+    millet_session *s = millet_session_new(
+        p, &(millet_session_options){.size = sizeof(millet_session_options), .precision = MILLET_STRICT}, &e);
     must(s, &e);
     int32_t pos = 0;
     float row[256] = {0};
@@ -433,6 +567,10 @@ int main(void) {
         cmocka_unit_test(sampling_repeats_with_its_seed),
         cmocka_unit_test(refusals),
         cmocka_unit_test(the_context_can_be_filled),
+        cmocka_unit_test(a_generator_feeds_what_is_new),
+        cmocka_unit_test(scores_behind_a_token),
+        cmocka_unit_test(cancelled_work_can_begin_again),
+        cmocka_unit_test(packages_of_a_model),
         cmocka_unit_test(signature),
         cmocka_unit_test(states),
         cmocka_unit_test(bad_calls),

@@ -130,7 +130,7 @@ static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref
         }
     for (int r = 0; r < rounds; r++) {
         drop(out);
-        if (!plan_run(x, &(plan_call){g->in, out, packed, t, block, false, NULL}, &e)) fail_msg("%s", e.msg);
+        if (!plan_run(x, &(plan_call){g->in, out, packed, t, block, false, NULL, NULL}, &e)) fail_msg("%s", e.msg);
     }
     for (size_t i = 0; i < f->n_in; i++)
         if (packed[i]) {

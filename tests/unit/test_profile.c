@@ -61,7 +61,7 @@ static void test_laps(void **state) {
     void *none = NULL;
     double start = clock_seconds();
     for (int i = 0; i < RUNS; i++) {
-        if (!plan_run(x, &(plan_call){&in, &out, &none, t, block, false, i ? m : NULL}, &e))
+        if (!plan_run(x, &(plan_call){&in, &out, &none, t, block, false, i ? m : NULL, NULL}, &e))
             fail_msg("%s", e.msg);
         ref_tensor_drop(&out);
     }

@@ -316,10 +316,10 @@ static void through_the_library(void **state) {
     for (size_t i = 0; i < g.n_ids; i++) assert_int_equal(g.ids[i], id = next_of(id));
     millet_free(g.ids);
     millet_lm_close(m);
-    assert_null(millet_package_open(work, &e));
+    assert_null(millet_package_open(work, NULL, &e));
     assert_int_equal(e.code, MILLET_USAGE);
     assert_non_null(strstr(e.message, "has 3 packages"));
-    millet_package *p = millet_package_open(in_work("head_1_of_2.mlpackage"), &e);
+    millet_package *p = millet_package_open(in_work("head_1_of_2.mlpackage"), NULL, &e);
     assert_non_null(p);
     millet_package_close(p);
 }
