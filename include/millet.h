@@ -125,6 +125,10 @@ typedef struct {
     size_t n_shapes;  /* 0, or how many shapes are enumerated: */
     const int64_t
         *shapes; /* [n_shapes][MILLET_MAX_RANK], the default one first; live as long as the package */
+    const char *description; /* for people; "" */
+    bool ranged;             /* lower and upper are declared as ranges, not implied by shape */
+    millet_dtype
+        default_dtype; /* as what default_value is written: MILLET_INT32, _FP32, _FP64; 0: no default */
 } millet_feature;
 
 typedef struct millet_package millet_package;
@@ -154,6 +158,18 @@ MILLET_API bool millet_feature_at(const millet_package *p, const char *function,
 /* A value of the package's metadata ("author", "license", "version", "description" or a key of its own), or
  * NULL. */
 MILLET_API const char *millet_metadata(const millet_package *p, const char *key);
+/* Entry i of the metadata with keys of the package's own; false when there is none. Both texts live as long
+ * as the package. */
+MILLET_API bool millet_metadata_at(const millet_package *p, size_t i, const char **key, const char **value);
+
+typedef struct {
+    size_t size;
+    int specification_version;
+    bool multifunction; /* the description lists functions by name */
+    bool pipeline;      /* several models that run one after another */
+} millet_package_info;
+MILLET_API bool millet_package_describe(const millet_package *p,
+                                        millet_package_info *info); /* false: no size set */
 
 /* ---- sessions ---- */
 
@@ -271,6 +287,8 @@ MILLET_API millet_lm *millet_lm_open(const char *path, const millet_lm_options *
 MILLET_API void millet_lm_close(millet_lm *lm);
 /* NULL without a tokenizer; lives as long as lm. */
 MILLET_API const millet_tokenizer *millet_lm_tokenizer(const millet_lm *lm);
+/* The directory that it was read from, which may hold a chat template; NULL without a tokenizer. */
+MILLET_API const char *millet_lm_tokenizer_path(const millet_lm *lm);
 MILLET_API int64_t millet_lm_context(const millet_lm *lm);    /* positions that fit */
 MILLET_API int64_t millet_lm_vocabulary(const millet_lm *lm); /* ids below it can be fed; 0: not known */
 MILLET_API bool millet_lm_is_stop(const millet_lm *lm, int32_t id);

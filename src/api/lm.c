@@ -58,6 +58,10 @@ const millet_tokenizer *millet_lm_tokenizer(const millet_lm *m) {
     return (const millet_tokenizer *)m->m->text;
 }
 
+const char *millet_lm_tokenizer_path(const millet_lm *m) {
+    return m->m->text ? m->m->text_path : NULL;
+}
+
 int64_t millet_lm_context(const millet_lm *m) {
     return m->m->form.context;
 }

@@ -81,6 +81,12 @@ static void set_bounds(millet_feature *to, const coreml_feature *x, int i) {
     if (x->range) to->lower[i] = x->range[i].lower, to->upper[i] = x->range[i].upper;
 }
 
+/* How the description writes the default value. */
+static millet_dtype default_dtype(const coreml_feature *x) {
+    ir_dtype own = dtype_is_float((ir_dtype)x->type.dtype) ? DT_FP32 : DT_INT32;
+    return api_dtype_out(x->default_dtype ? (ir_dtype)x->default_dtype : own);
+}
+
 bool millet_feature_at(const millet_package *p, const char *function, millet_kind kind, size_t i,
                        millet_feature *f) {
     size_t n;
@@ -95,7 +101,10 @@ bool millet_feature_at(const millet_package *p, const char *function, millet_kin
                             .default_value = x->has_default ? x->default_value : 0,
                             .kind = x->other ? x->other : "tensor",
                             .n_shapes = x->n_shapes,
-                            .shapes = x->n_shapes ? x->shapes[0] : NULL};
+                            .shapes = x->n_shapes ? x->shapes[0] : NULL,
+                            .description = x->description ? x->description : "",
+                            .ranged = x->range != NULL,
+                            .default_dtype = x->has_default ? default_dtype(x) : (millet_dtype)0};
     if (!x->other) whole.dtype = api_dtype_out(x->type.dtype);
     if (!x->other && !(x->no_shape && kind == MILLET_OUTPUT)) whole.rank = x->type.rank;
     for (int k = 0; k < whole.rank; k++) {
@@ -119,4 +128,22 @@ const char *millet_metadata(const millet_package *p, const char *key) {
     for (size_t i = 0; i < m->n_user; i++)
         if (!strcmp(key, m->user[i].key)) return m->user[i].value;
     return NULL;
+}
+
+bool millet_metadata_at(const millet_package *p, size_t i, const char **key, const char **value) {
+    const coreml_model *m = described(p);
+    if (i >= m->n_user) return false;
+    *key = m->user[i].key;
+    *value = m->user[i].value;
+    return true;
+}
+
+bool millet_package_describe(const millet_package *p, millet_package_info *info) {
+    const coreml_model *m = described(p);
+    err e = {0};
+    if (!api_sized(info, "millet_package_info", &e)) return false;
+    const millet_package_info whole = {
+        .specification_version = m->spec, .multifunction = m->multifunction, .pipeline = m->n_part > 0};
+    api_struct_out(info, &whole, sizeof whole);
+    return true;
 }

@@ -79,6 +79,7 @@ static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, err *
     m->vocab = m->form.in_vocab ? m->form.in_vocab : m->form.vocab;
     if (!open_table(m, &p, e)) return false;
     if (p.tokenizer && !(m->text = tokenizer_load(p.tokenizer, e))) return false;
+    m->text_path = p.tokenizer;
     const char *config = p.tokenizer ? arena_printf(m->a, "%s/generation_config.json", p.tokenizer) : NULL;
     const json *metadata = optional_json(m, p.metadata, e), *generation = optional_json(m, config, e);
     if (e->code) return false;

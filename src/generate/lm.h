@@ -16,6 +16,7 @@ typedef struct {
     struct embedding *table;  /* chunks: rows of the hidden input; else NULL */
     const char *table_path;   /* where that is; NULL */
     tokenizer *text;          /* NULL: ids only */
+    const char *text_path;    /* the directory it is from; NULL */
     int64_t vocab;            /* ids below it can be fed; 0: not known */
     stop_set stop;            /* union of all end ids */
     sampler_options defaults; /* temperature 0; the rest from generation_config.json */

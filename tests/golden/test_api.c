@@ -424,7 +424,19 @@ static void signature(void **state) {
     assert_int_equal(l.shape[1], 4096);
     assert_int_equal(k.dtype, MILLET_FP16);
     assert_int_equal(k.shape[2], 128);
+    assert_string_equal(h.description, "");
+    assert_false(h.ranged || h.has_default || h.default_dtype);
     assert_null(millet_metadata(p, "no such key"));
+    const char *key, *value;
+    size_t n = 0;
+    for (; millet_metadata_at(p, n, &key, &value); n++) assert_string_equal(millet_metadata(p, key), value);
+    assert_true(n > 0);
+    millet_package_info info = {.size = sizeof info};
+    assert_true(millet_package_describe(p, &info));
+    assert_int_equal(info.specification_version, 9);
+    assert_false(info.multifunction || info.pipeline);
+    info.size = 0;
+    assert_false(millet_package_describe(p, &info));
     millet_package_close(p);
 }
 
@@ -525,6 +537,7 @@ static void bad_calls(void **state) {
 static void text_there_and_back(void **state) {
     (void)state;
     const millet_tokenizer *t = millet_lm_tokenizer(lm);
+    assert_non_null(strstr(millet_lm_tokenizer_path(lm), "Tokenizer"));
     const json *p = prompt("prompts", 1);
     const char *text = json_str(p, "text", "");
     int32_t want[200], *ids;
