@@ -7,6 +7,7 @@
 #include "generate/contract.h"
 #include "ir/print.h"
 #include "runtime/engine.h"
+#include "runtime/probe.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -484,6 +485,17 @@ static void list_plans(str *out, const artifact *x) {
     }
 }
 
+static bool list_profiles(str *out, const artifact *x, int64_t position, err *e) {
+    for (size_t i = 0; i < x->where.n_package; i++) {
+        if (x->where.n_package > 1) str_printf(out, "// package %s\n", artifact_name(x->where.package[i]));
+        rt_model *m = rt_model_open(x->where.package[i], e);
+        bool ok = m && rt_probe(out, m, position, e);
+        if (m) rt_model_close(m);
+        if (!ok) return err_where(e, "%s", artifact_name(x->where.package[i]));
+    }
+    return true;
+}
+
 static bool open_artifact(artifact *x, const char *path, err *e) {
     if (!artifact_locate(&x->where, x->a, path, NULL, e)) return false;
     size_t n = x->where.n_package;
@@ -503,6 +515,8 @@ int cmd_inspect(const cli_args *a) {
     if (json && cli_flag(a, "ops")) return cli_usage(a, "--ops and --json exclude each other");
     if (cli_flag(a, "plan") && (json || cli_flag(a, "ops")))
         return cli_usage(a, "--plan excludes --ops and --json");
+    if (cli_flag(a, "profile") && (json || cli_flag(a, "ops") || cli_flag(a, "plan")))
+        return cli_usage(a, "--profile excludes --ops, --plan and --json");
     err e = {0};
     artifact x = {.a = arena_new()};
     int code = CLI_OK;
@@ -512,7 +526,9 @@ int cmd_inspect(const cli_args *a) {
             list_all_ops(&out, &x);
         else if (cli_flag(a, "plan"))
             list_plans(&out, &x);
-        else if (!cli_flag(a, "verify"))
+        else if (cli_flag(a, "profile") && !list_profiles(&out, &x, cli_int(a, "position"), &e))
+            code = cli_fail(&e);
+        else if (!cli_flag(a, "profile") && !cli_flag(a, "verify"))
             (json ? json_artifact : add_artifact)(&out, &x);
         if (cli_flag(a, "verify")) code = verify(&out, &x, json);
         cli_out(out.s, out.len);

@@ -182,6 +182,14 @@ static void describe_work(const plan_step *s, plan_step_info *t) {
     }
 }
 
+static bool is_plain(plan_fn *fn) {
+    static plan_fn *const plain[] = {run_copy,   run_unary,  run_cast,    run_binary,
+                                     run_select, run_reduce, run_softmax, run_matmul};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (plain[i] == fn) return true;
+    return false;
+}
+
 plan_step_info plan_profile_step(const plan_profile *m, size_t step) {
     const plan_step *s = &m->p->step[step];
     plan_step_info t = {.kernel = s->kernel,
@@ -192,6 +200,7 @@ plan_step_info plan_profile_step(const plan_profile *m, size_t step) {
                         .bytes = s->bytes};
     describe_work(s, &t);
     t.slow |= s->fallback;
+    t.plain = is_plain(s->fn);
     return t;
 }
 

@@ -24,6 +24,13 @@ expect 0 '' "$millet" inspect "$DEMO" --verify
 shows '^every rule is kept$'
 expect 2 '--ops and --json exclude' "$millet" inspect "$DEMO" --ops --json
 
+# Every function runs on made-up inputs; our own packages have a fast path for everything.
+expect 0 '' "$millet" inspect "$DEMO" --profile --position 3
+shows '^profile of main: [0-9.]+ ms a call .* without a fast path 0\.0 % \(0 steps\), in plain loops [0-9.]+ %$'
+shows '^ +[0-9.]+ % +[0-9.]+ ms +[0-9]+  gated linear'
+expect 1 'function main' "$millet" inspect "$DEMO" --profile --position 1000000
+expect 2 '--profile excludes' "$millet" inspect "$DEMO" --profile --plan
+
 # A description that does not fit its program: every violation is printed.
 cp -r "$DEMO/model.mlpackage" "$work/broken.mlpackage"
 sed -i '0,/logits/s//lagits/' "$work/broken.mlpackage/Data/com.apple.CoreML/model.mlmodel"
