@@ -14,6 +14,7 @@
 typedef struct {
     ref_tensor t;
     ref_buf *packed;
+    size_t holders; /* sessions that have it */
 } state;
 
 struct rt_session {
@@ -21,7 +22,7 @@ struct rt_session {
     rt_mode mode;
     engine *engine;    /* NULL: everything is evaluated */
     ref_frame **frame; /* by function serial; made when first run */
-    state *state;      /* by state index */
+    state **state;     /* by state index; shared with other sessions after rt_state_bind() */
     void *packed;      /* what rt_state_get() gave out */
     void **out;        /* memory of the last run's results */
     size_t n_out;
@@ -42,10 +43,27 @@ rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e) {
     s->frame = mem_try(m->n_planned, sizeof *s->frame);
     s->state = mem_try(m->n_state, sizeof *s->state);
     s->engine = engine_new(m->plans, mode == RT_STRICT);
+    for (size_t i = 0; s->state && i < m->n_state; i++) {
+        s->state[i] = mem_alloc(sizeof **s->state);
+        *s->state[i] = (state){.holders = 1};
+    }
     if (s->frame && s->state) return s;
     err_set(e, ERR_MEMORY, "no memory for a session");
     rt_session_free(s);
     return NULL;
+}
+
+static void drop_state(state *t) {
+    ref_tensor_drop(&t->t);
+    ref_buf_drop(t->packed);
+    t->packed = NULL;
+}
+
+/* The last one that holds a state drops it. */
+static void let_go(state *t) {
+    if (--t->holders) return;
+    drop_state(t);
+    free(t);
 }
 
 static void drop_results(rt_session *s) {
@@ -60,7 +78,7 @@ static void drop_results(rt_session *s) {
 void rt_session_free(rt_session *s) {
     if (!s) return;
     for (size_t i = 0; s->frame && i < s->m->n_planned; i++) ref_frame_free(s->frame[i]);
-    if (s->state) rt_state_reset(s);
+    for (size_t i = 0; s->state && i < s->m->n_state; i++) let_go(s->state[i]);
     drop_results(s);
     engine_free(s->engine);
     free(s->frame);
@@ -120,14 +138,8 @@ ir_type rt_state_type(const rt_session *s, size_t i) {
     return s->m->state[i].type;
 }
 
-static void drop_state(state *t) {
-    ref_tensor_drop(&t->t);
-    ref_buf_drop(t->packed);
-    t->packed = NULL;
-}
-
 void rt_state_reset(rt_session *s) {
-    for (size_t i = 0; i < s->m->n_state; i++) drop_state(&s->state[i]);
+    for (size_t i = 0; i < s->m->n_state; i++) drop_state(s->state[i]);
 }
 
 static size_t state_bytes(const rt_session *s, size_t i) {
@@ -136,7 +148,7 @@ static size_t state_bytes(const rt_session *s, size_t i) {
 
 /* The state as cells, for the evaluator. */
 static bool state_cells(rt_session *s, size_t i, err *e) {
-    state *st = &s->state[i];
+    state *st = s->state[i];
     const ir_type *type = &s->m->state[i].type;
     if (st->t.cell) return true;
     if (!ref_tensor_new(&st->t, type, e)) return err_where(e, "state %s", s->m->state[i].name);
@@ -154,7 +166,7 @@ static bool state_cells(rt_session *s, size_t i, err *e) {
 
 /* The state as packed elements. own: nobody else holds them, they may be written. */
 static void *state_packed(rt_session *s, size_t i, bool own, err *e) {
-    state *st = &s->state[i];
+    state *st = s->state[i];
     size_t bytes = state_bytes(s, i);
     if (st->packed && (!own || ref_buf_sole(st->packed))) return ref_buf_cells(st->packed);
     bool empty = !st->packed && !st->t.cell;
@@ -187,10 +199,10 @@ bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e) {
     if (!packed) return err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name);
     free(s->packed);
     s->packed = packed;
-    if (s->state[i].packed)
-        memcpy(packed, ref_buf_cells(s->state[i].packed), state_bytes(s, i));
-    else if (s->state[i].t.cell)
-        ref_pack(&s->state[i].t, packed);
+    if (s->state[i]->packed)
+        memcpy(packed, ref_buf_cells(s->state[i]->packed), state_bytes(s, i));
+    else if (s->state[i]->t.cell)
+        ref_pack(&s->state[i]->t, packed);
     *t = (rt_tensor){s->m->state[i].name, *type, packed};
     return true;
 }
@@ -209,25 +221,36 @@ bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e) {
     ref_buf *fresh = ref_buf_new((int64_t)(state_bytes(s, i) / 4 + 1), e);
     if (!fresh) return err_where(e, "state %s", name);
     memcpy(ref_buf_cells(fresh), t->data, state_bytes(s, i));
-    drop_state(&s->state[i]);
-    s->state[i].packed = fresh;
+    drop_state(s->state[i]);
+    s->state[i]->packed = fresh;
     return true;
 }
 
-static void share_states(state *to, const state *from, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        state old = to[i];
-        ref_buf_keep(from[i].t.buf);
-        ref_buf_keep(from[i].packed);
-        to[i] = from[i];
-        drop_state(&old);
-    }
+bool rt_state_bind(rt_session *to, const rt_session *from, const char *name, err *e) {
+    size_t i, k;
+    if (!find_state(to, name, &i, e) || !find_state(from, name, &k, e)) return false;
+    if (!ir_type_equal(&to->m->state[i].type, &from->m->state[k].type))
+        return err_set(e, ERR_INVALID, "state %s has another type in the other package", name);
+    from->state[k]->holders++;
+    let_go(to->state[i]);
+    to->state[i] = from->state[k];
+    return true;
+}
+
+/* Makes to hold the values of from; they are copied when one of the two writes. */
+static void take_values(state *to, const state *from) {
+    state old = *to;
+    ref_buf_keep(from->t.buf);
+    ref_buf_keep(from->packed);
+    to->t = from->t;
+    to->packed = from->packed;
+    drop_state(&old);
 }
 
 bool rt_state_copy(rt_session *to, const rt_session *from, err *e) {
     if (to->m != from->m)
         return err_set(e, ERR_USAGE, "states can be copied between sessions of one model only");
-    share_states(to->state, from->state, to->m->n_state);
+    for (size_t i = 0; i < to->m->n_state; i++) take_values(to->state[i], from->state[i]);
     return true;
 }
 
@@ -239,13 +262,13 @@ rt_snapshot *rt_snapshot_take(const rt_session *s, err *e) {
         free(snap);
         return NULL;
     }
-    share_states(snap->state, s->state, s->m->n_state);
+    for (size_t i = 0; i < s->m->n_state; i++) take_values(&snap->state[i], s->state[i]);
     return snap;
 }
 
 bool rt_snapshot_restore(rt_session *s, const rt_snapshot *snap, err *e) {
     if (s->m != snap->m) return err_set(e, ERR_USAGE, "the snapshot is of another model");
-    share_states(s->state, snap->state, s->m->n_state);
+    for (size_t i = 0; i < s->m->n_state; i++) take_values(s->state[i], &snap->state[i]);
     return true;
 }
 
@@ -366,7 +389,7 @@ static bool evaluate(run *r, const rt_function *fn, const ref_tensor *in, err *e
     bool ok = true;
     for (size_t i = 0; i < f->n_in && ok; i++) {
         bool is_state = fn->state[i] != SIZE_MAX;
-        states[i] = is_state ? &s->state[fn->state[i]].t : NULL;
+        states[i] = is_state ? &s->state[fn->state[i]]->t : NULL;
         ok = !is_state || state_cells(s, fn->state[i], e);
     }
     ref_frame_call call = {in, states,      r->keep, n_keep, r->c->find_nonfinite, s->observe ? show : NULL,

@@ -75,6 +75,9 @@ const char *rt_state_name(const rt_session *s, size_t i);
 ir_type rt_state_type(const rt_session *s, size_t i); /* i < rt_state_count() */
 bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e);
 bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e);
+/* From here on the state of that name is one for both sessions: what one writes, the other reads. Its value
+ * is that of from; the models may differ, the types not (ERR_INVALID). One thread at a time for both. */
+bool rt_state_bind(rt_session *to, const rt_session *from, const char *name, err *e);
 void rt_state_reset(rt_session *s);                                 /* all states to zero */
 bool rt_state_copy(rt_session *to, const rt_session *from, err *e); /* same model */
 rt_snapshot *rt_snapshot_take(const rt_session *s, err *e);
