@@ -238,6 +238,11 @@ MILLET_API bool millet_state_get(millet_session *s, const char *name, millet_ten
 MILLET_API bool millet_state_set(millet_session *s, const char *name, const millet_tensor *t,
                                  millet_error *error);
 MILLET_API void millet_state_reset(millet_session *s);
+/* From here on both sessions have the state of that name together: what one writes, the other reads, and one
+ * that is closed leaves it to the other. Its value is that of from. The packages may differ, the types not.
+ * The two sessions then belong to one thread at a time. */
+MILLET_API bool millet_state_bind(millet_session *to, const millet_session *from, const char *name,
+                                  millet_error *error);
 /* Copies all states; both sessions must be of one package. */
 MILLET_API bool millet_state_copy(millet_session *to, const millet_session *from, millet_error *error);
 /* A copy of all states that outlives further runs. Restores into any session of the same package. */

@@ -99,6 +99,13 @@ void millet_state_reset(millet_session *s) {
     rt_state_reset((rt_session *)s);
 }
 
+bool millet_state_bind(millet_session *to, const millet_session *from, const char *name,
+                       millet_error *error) {
+    err e = {0};
+    rt_state_bind((rt_session *)to, (const rt_session *)from, name, &e);
+    return api_done(error, &e);
+}
+
 bool millet_state_copy(millet_session *to, const millet_session *from, millet_error *error) {
     err e = {0};
     rt_state_copy((rt_session *)to, (const rt_session *)from, &e);

@@ -464,6 +464,31 @@ static float call(millet_session *s, float x, int32_t pos) {
     return *(const float *)out[0].data;
 }
 
+/* Sessions over two openings of the package take turns on the states of one. */
+static void bound_states(const millet_package *p, millet_session *a, float first, float second) {
+    millet_error e;
+    millet_package *again = millet_package_open(artifact, NULL, &e);
+    must(again, &e);
+    millet_session *b = millet_session_new(again, NULL, &e);
+    must(b, &e);
+    assert_false(millet_state_bind(b, a, "nothing", &e));
+    assert_non_null(strstr(e.message, "no state nothing"));
+    for (size_t i = 0; i < millet_state_count(a); i++)
+        must(millet_state_bind(b, a, millet_state_name(a, i), &e), &e);
+    millet_state_reset(b); /* both */
+    assert_true(call(a, 0.1f, 0) == first);
+    assert_true(call(b, 0.2f, 1) == second);
+    millet_session *c = millet_session_new(p, NULL, &e);
+    must(c, &e);
+    must(millet_state_copy(c, a, &e), &e);
+    assert_true(call(a, 0.2f, 2) == call(c, 0.2f, 2));
+    millet_session_free(c);
+    millet_session_free(b);
+    millet_package_close(again);
+    millet_state_reset(a); /* b has left its states to a */
+    assert_true(call(a, 0.1f, 0) == first);
+}
+
 static void states(void **state) {
     (void)state;
     millet_error e;
@@ -493,6 +518,7 @@ static void states(void **state) {
         must(millet_state_set(c, t.name, &t, &e), &e);
     }
     assert_true(call(c, 0.3f, 2) == call(a, 0.3f, 2));
+    bound_states(p, a, first, second);
     millet_tensor t;
     assert_false(millet_state_get(a, "nothing", &t, &e));
     assert_non_null(strstr(e.message, "nothing"));
