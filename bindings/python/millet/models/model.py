@@ -1,0 +1,5 @@
+"""``ct.models.model``."""
+
+from ..mlmodel import MLModel, MLState
+
+__all__ = ["MLModel", "MLState"]
