@@ -118,6 +118,35 @@ bool fuse_number(const ir_value *v, double *x) {
     return ir_const_number(v->konst, 0, x);
 }
 
+ir_value *fuse_swapped(fuser *f, ir_value *v, int a, int b) {
+    if (a == b) return v;
+    int64_t perm[IR_MAX_RANK];
+    ir_type t = v->type;
+    for (int d = 0; d < t.rank; d++) perm[d] = d == a ? b : d == b ? a : d;
+    t.dim[a] = v->type.dim[b], t.dim[b] = v->type.dim[a];
+    ir_op *op = fuse_op(f, OP_transpose, 1);
+    fuse_operand(f, op, A_x, v);
+    fuse_operand(f, op, A_perm, fuse_list(f, perm, t.rank));
+    return fuse_extra(f, op, t);
+}
+
+void fuse_root_swapped(fuser *f, ir_op *op, ir_value *root, int a, int b) {
+    if (a == b) {
+        f->fused = op;
+        fuse_result(op, 0, root);
+        return;
+    }
+    int64_t perm[IR_MAX_RANK];
+    ir_type t = root->type;
+    for (int d = 0; d < t.rank; d++) perm[d] = d == a ? b : d == b ? a : d;
+    t.dim[a] = root->type.dim[b], t.dim[b] = root->type.dim[a];
+    ir_value *y = fuse_extra(f, op, t);
+    f->fused = fuse_op(f, OP_transpose, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_operand(f, f->fused, A_perm, fuse_list(f, perm, t.rank));
+    fuse_result(f->fused, 0, root);
+}
+
 void fuse_replace(fuser *f, const ir_value *old, ir_value *by) {
     for (size_t i = 0; i < f->f->body.n_op; i++) {
         ir_op *op = f->f->body.op[i];
@@ -175,14 +204,16 @@ static bool try_op(fuser *f, const pattern *const *compiled) {
     return false;
 }
 
+#define MOST_PASSES 5 /* a form of a form of ... */
+
 /* From the last op to the first, so that what is larger is found before its parts. Values that stopped being
- * used still count until the end of a pass, which can only make a match fail; the second pass finds it. */
+ * used still count until the end of a pass, which can only make a match fail; the next pass finds it. */
 void opt_fuse(ir_program *p, ir_function *f, bool strict) {
     fuser u = {.p = p, .f = f, .strict = strict};
     const pattern *compiled[N_ROWS];
     for (size_t r = 0; r < N_ROWS; r++) compiled[r] = pattern_parse(p->a, rows[r].text);
     bool changed = true;
-    for (int pass = 0; pass < 2 && changed; pass++) {
+    for (int pass = 0; pass < MOST_PASSES && changed; pass++) {
         changed = false;
         count_uses(&u);
         for (u.at = f->body.n_op; u.at-- > 0;) changed |= try_op(&u, compiled);

@@ -13,7 +13,7 @@ typedef struct {
     size_t at;    /* index of the op that is looked at */
     ir_op *fused; /* what a builder made; it replaces the op at `at`, or at `place` */
     size_t place;
-    ir_op *extra[8]; /* that go in front of it */
+    ir_op *extra[12]; /* that go in front of it */
     size_t n_extra;
 } fuser;
 
@@ -43,12 +43,22 @@ ir_op *fuse_find(const match *m, ir_opcode code);
 ir_op *fuse_user(const fuser *f, const ir_value *v, ir_opcode code);
 ir_value *fuse_in(const ir_op *op, ir_operand name); /* as ir_in() */
 bool fuse_number(const ir_value *v, double *x);      /* a constant scalar, or a constant of equal values */
-/* v [.., H, rows, depth] repeats each of G heads of its origin R times in a row: that origin, of G rows depth
- * elements in this order; NULL when it is no such. */
-ir_value *fuse_unrepeat(ir_value *v, int64_t *groups, int64_t *heads);
+/* v [.., H, rows, depth] (columns: [.., H, depth, rows]) repeats each of G heads of its origin R times in a
+ * row: that origin, of G rows depth elements in this order; NULL when it is no such. */
+ir_value *fuse_unrepeat(ir_value *v, bool columns, int64_t *groups, int64_t *heads);
 ir_value *fuse_list(fuser *f, const int64_t *v, int n); /* int32[n] */
 /* v is a constant list of these n numbers. */
 bool fuse_list_is(const ir_value *v, const int64_t *want, int n);
+/* v with two axes exchanged; v itself where they are one. */
+ir_value *fuse_swapped(fuser *f, ir_value *v, int a, int b);
+/* op becomes the fused op; root is its result with two axes exchanged. */
+void fuse_root_swapped(fuser *f, ir_op *op, ir_value *root, int a, int b);
+/* v is elements [from, from + n) along this axis, and all of the others, of what a slice or a split looks at:
+ * that; else NULL. */
+ir_value *fuse_part(fuser *f, const ir_value *v, int axis, int64_t from, int64_t n);
+ir_value *fuse_reshaped(fuser *f, ir_value *v, const ir_type *type);
+/* A concat along this axis, one part behind the other. */
+bool fuse_joins(const ir_op *op, int axis);
 /* Everywhere, results of the function included. */
 void fuse_replace(fuser *f, const ir_value *old, ir_value *by);
 /* Index of an op in the function, SIZE_MAX when it is not there. */

@@ -102,27 +102,36 @@ static bool split_length(fuser *f, ir_value **key, ir_value **value, ir_value **
     return true;
 }
 
-static ir_value *reshaped(fuser *f, ir_value *v, const ir_type *type) {
+ir_value *fuse_reshaped(fuser *f, ir_value *v, const ir_type *type) {
     ir_op *r = fuse_op(f, OP_reshape, 1);
     fuse_operand(f, r, A_x, v);
     fuse_operand(f, r, A_shape, fuse_list(f, type->dim, type->rank));
     return fuse_extra(f, r, *type);
 }
 
+/* What attention is made of. columns: the keys are the columns of key [.., D, S]. */
+typedef struct {
+    ir_value *query, *key, *value, *mask, *length;
+    bool columns;
+    double scale;
+    int32_t rounding;
+} attention;
+
 /* Repeated keys and values: queries [G,R,T,D] against keys [G,1,S,D] instead. False: they aren't repeated. */
-static bool group(fuser *f, ir_value **query, ir_value **key, ir_value **value) {
+static bool group(fuser *f, attention *t) {
     int64_t g, r, gv, rv;
-    const ir_type *q = &(*query)->type, *k = &(*key)->type, *v = &(*value)->type;
+    const ir_type *q = &t->query->type, *k = &t->key->type, *v = &t->value->type;
     if (q->rank < 3 || !ir_type_known(q) || !ir_type_known(k) || !ir_type_known(v)) return false;
-    int64_t t = q->dim[q->rank - 2], d = q->dim[q->rank - 1], s = k->dim[k->rank - 2],
+    int64_t tokens = q->dim[q->rank - 2], d = q->dim[q->rank - 1], s = k->dim[k->rank - (t->columns ? 1 : 2)],
             e = v->dim[v->rank - 1];
-    ir_value *bk = fuse_unrepeat(*key, &g, &r), *bv = fuse_unrepeat(*value, &gv, &rv);
-    if (!bk || !bv || g != gv || r != rv || ir_type_count(q) != g * r * t * d) return false;
-    ir_type tq = IR_TYPE((ir_dtype)q->dtype, g, r, t, d), tk = IR_TYPE((ir_dtype)k->dtype, g, 1, s, d),
+    ir_value *bk = fuse_unrepeat(t->key, t->columns, &g, &r), *bv = fuse_unrepeat(t->value, false, &gv, &rv);
+    if (!bk || !bv || g != gv || r != rv || ir_type_count(q) != g * r * tokens * d) return false;
+    ir_type tq = IR_TYPE((ir_dtype)q->dtype, g, r, tokens, d), tk = IR_TYPE((ir_dtype)k->dtype, g, 1, s, d),
             tv = IR_TYPE((ir_dtype)v->dtype, g, 1, s, e);
-    *query = reshaped(f, *query, &tq);
-    *key = reshaped(f, bk, &tk);
-    *value = reshaped(f, bv, &tv);
+    t->query = fuse_reshaped(f, t->query, &tq);
+    t->key = fuse_reshaped(f, bk, &tk);
+    t->value = fuse_reshaped(f, bv, &tv);
+    t->columns = false;
     return true;
 }
 
@@ -139,33 +148,38 @@ static bool keeps_rows(const ir_op *reshape) {
            x->dim[x->rank - 2] == y->dim[y->rank - 2];
 }
 
-static bool add_attention(fuser *f, const match *m, ir_value *key, double scale, int32_t rounding) {
-    ir_value *root = m->op[0]->out[0], *mask = match_get(m, "mask"), *query = match_get(m, "q");
-    if (mask && !dtype_is_float((ir_dtype)mask->type.dtype)) return false;
-    ir_value *value = match_get(m, "v"), *length;
+static ir_value *turned(fuser *f, ir_value *v) {
+    return fuse_swapped(f, v, v->type.rank - 2, v->type.rank - 1);
+}
+
+static bool add_attention(fuser *f, const match *m, attention t) {
+    ir_value *root = m->op[0]->out[0];
+    if (t.mask && !dtype_is_float((ir_dtype)t.mask->type.dtype)) return false;
     const ir_op *flat = fuse_find(m, OP_reshape); /* the weights, between softmax and the second product */
-    if (!key || !fuse_closed(f, m, NULL, 0) || !ir_type_known(&root->type) || (flat && !keeps_rows(flat)))
+    if (!fuse_closed(f, m, NULL, 0) || !ir_type_known(&root->type) || (flat && !keeps_rows(flat)))
         return false;
-    bool grouped = plain_mask(mask) && (!mask || mask->type.rank <= 4) && group(f, &query, &key, &value);
-    if ((flat && !grouped) || !split_length(f, &key, &value, &length)) return false;
+    bool grouped = plain_mask(t.mask) && (!t.mask || t.mask->type.rank <= 4) && group(f, &t);
+    if ((flat && !grouped) || (t.columns && !ir_type_known(&t.key->type))) return false;
+    if (t.columns) t.key = turned(f, t.key);
+    if (!split_length(f, &t.key, &t.value, &t.length)) return false;
     ir_op *op = fuse_op(f, OP_fused_attention, 1);
-    fuse_operand(f, op, A_query, query);
-    fuse_operand(f, op, A_key, key);
-    fuse_operand(f, op, A_value, value);
-    fuse_operand(f, op, A_length, length);
-    fuse_operand(f, op, A_mask, mask);
-    fuse_operand(f, op, A_scale, fuse_float(f, (float)scale));
-    fuse_operand(f, op, A_rounding, fuse_int(f, rounding));
+    fuse_operand(f, op, A_query, t.query);
+    fuse_operand(f, op, A_key, t.key);
+    fuse_operand(f, op, A_value, t.value);
+    fuse_operand(f, op, A_length, t.length);
+    fuse_operand(f, op, A_mask, t.mask);
+    fuse_operand(f, op, A_scale, fuse_float(f, (float)t.scale));
+    fuse_operand(f, op, A_rounding, fuse_int(f, t.rounding));
     fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
     if (!grouped) {
         f->fused = op;
         fuse_result(op, 0, root);
         return true;
     }
-    ir_type t = query->type;
-    t.dtype = root->type.dtype;
-    t.dim[3] = value->type.dim[3];
-    ir_value *y = fuse_extra(f, op, t);
+    ir_type type = t.query->type;
+    type.dtype = root->type.dtype;
+    type.dim[3] = t.value->type.dim[3];
+    ir_value *y = fuse_extra(f, op, type);
     f->fused = fuse_op(f, OP_reshape, 1);
     fuse_operand(f, f->fused, A_x, y);
     fuse_operand(f, f->fused, A_shape, fuse_list(f, root->type.dim, root->type.rank));
@@ -173,26 +187,12 @@ static bool add_attention(fuser *f, const match *m, ir_value *key, double scale,
     return true;
 }
 
-bool fuse_attention(fuser *f, const match *m) {
-    ir_value *q = match_get(m, "q"), *k = match_get(m, "k"), *s = match_get(m, "s"), *v = match_get(m, "v");
-    if (m->op[0]->code == OP_scaled_dot_product_attention)
-        return ir_in(m->op[0], A_attn_mask) == match_get(m, "mask") &&
-               add_attention(f, m, k, 1 / sqrt((double)q->type.dim[q->type.rank - 1]), 0);
-    ir_op *outer = m->op[0], *softmax = fuse_find(m, OP_softmax), *add = fuse_find(m, OP_add);
-    ir_op *product = NULL, *scaled = fuse_find(m, OP_mul);
-    for (int i = 1; i < m->n_op; i++)
-        if (m->op[i]->code == OP_matmul) product = m->op[i];
-    double axis = -1, scale = 1;
-    int rank = softmax->out[0]->type.rank;
-    if (!product || rank < 2 || q->type.rank < 2 || k->type.rank < 2 || v->type.rank < 2 ||
-        flag(ir_in(product, A_transpose_x)) || flag(ir_in(outer, A_transpose_x)) ||
-        flag(ir_in(outer, A_transpose_y)) ||
-        (ir_in(softmax, A_axis) && !fuse_number(ir_in(softmax, A_axis), &axis)) ||
-        (axis != -1 && axis != rank - 1) || (s && !fuse_number(s, &scale)))
-        return false;
+/* Which of the intermediate results are rounded. */
+static int32_t roundings(const fuser *f, const match *m, const ir_op *product, const ir_op *scaled) {
+    const ir_op *softmax = fuse_find(m, OP_softmax), *add = fuse_find(m, OP_add);
     int32_t rounding = fuse_rounds(f, product->out[0], 1) | fuse_rounds(f, add->out[0], 4) |
                        fuse_rounds(f, softmax->out[0], 8);
-    if (s) rounding |= fuse_rounds(f, scaled->out[0], 2);
+    if (scaled) rounding |= fuse_rounds(f, scaled->out[0], 2);
     for (int i = 1; i < m->n_op; i++) /* casts belong to what they cast */
         if (m->op[i]->code == OP_cast) {
             const ir_value *of = ir_in(m->op[i], A_x);
@@ -201,6 +201,55 @@ bool fuse_attention(fuser *f, const match *m) {
                                     : of == add->out[0]   ? 4
                                                           : 1);
         }
-    ir_value *key = flag(ir_in(product, A_transpose_y)) ? k : untransposed(k);
-    return add_attention(f, m, key, scale, rounding);
+    return rounding;
+}
+
+/* softmax(q k) v; or with everything but the values the other way round, keys times queries. */
+static bool find_sides(fuser *f, const match *m, const ir_op *product, attention *t) {
+    const ir_op *outer = m->op[0], *softmax = fuse_find(m, OP_softmax);
+    ir_value *a = match_get(m, "q"), *b = match_get(m, "k");
+    bool ta = flag(ir_in(product, A_transpose_x)), tb = flag(ir_in(product, A_transpose_y));
+    double axis = -1;
+    int rank = softmax->out[0]->type.rank;
+    t->value = match_get(m, "v"), t->mask = match_get(m, "mask");
+    if (rank < 2 || a->type.rank < 2 || b->type.rank < 2 || t->value->type.rank < 2 ||
+        flag(ir_in(outer, A_transpose_y)) ||
+        (ir_in(softmax, A_axis) && !fuse_number(ir_in(softmax, A_axis), &axis)))
+        return false;
+    if (axis < 0) axis += rank;
+    if (!flag(ir_in(outer, A_transpose_x))) {
+        if (axis != rank - 1 || ta) return false;
+        ir_value *rows = tb ? b : untransposed(b);
+        *t = (attention){
+            .query = a, .key = rows ? rows : b, .value = t->value, .mask = t->mask, .columns = !rows};
+        return true;
+    }
+    bool known = ir_type_known(&a->type) && ir_type_known(&b->type) && t->mask->type.rank >= 2 &&
+                 ir_type_known(&t->mask->type);
+    if (axis != rank - 2 || !known || fuse_find(m, OP_reshape)) return false;
+    t->query = tb ? b : turned(f, b);
+    t->key = a, t->columns = ta;
+    t->mask = turned(f, t->mask);
+    return true;
+}
+
+bool fuse_attention(fuser *f, const match *m) {
+    ir_value *q = match_get(m, "q"), *s = match_get(m, "s");
+    attention t = {.scale = 1};
+    if (m->op[0]->code == OP_scaled_dot_product_attention) {
+        t = (attention){.query = q,
+                        .key = match_get(m, "k"),
+                        .value = match_get(m, "v"),
+                        .mask = match_get(m, "mask"),
+                        .scale = 1 / sqrt((double)q->type.dim[q->type.rank - 1])};
+        return ir_in(m->op[0], A_attn_mask) == t.mask && add_attention(f, m, t);
+    }
+    const ir_op *product = NULL;
+    for (int i = 1; i < m->n_op; i++)
+        if (m->op[i]->code == OP_matmul) product = m->op[i];
+    if (!product || !find_sides(f, m, product, &t)) return false;
+    t.scale = 1;
+    if (s && !fuse_number(s, &t.scale)) return false;
+    t.rounding = roundings(f, m, product, s ? fuse_find(m, OP_mul) : NULL);
+    return add_attention(f, m, t);
 }

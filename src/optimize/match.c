@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-typedef enum { P_OP, P_ANY, P_CONST, P_WILD } kind;
+typedef enum { P_OP, P_PART, P_ANY, P_CONST, P_WILD } kind;
 
 struct pattern {
     kind kind;
@@ -32,8 +32,12 @@ static const pattern *parse(arena *a, const char **s) {
     assert(**s == '(');
     ++*s;
     size_t n = strcspn(*s, " #)");
-    p->code = ir_opcode_by_name(arena_strn(a, *s, n));
-    assert(p->code);
+    const char *name = arena_strn(a, *s, n);
+    if (!strcmp(name, "part"))
+        p->kind = P_PART;
+    else
+        p->code = ir_opcode_by_name(name);
+    assert(p->code || p->kind == P_PART);
     *s += n;
     if (**s == '#') p->result = (uint32_t)((*s)[1] - '0'), *s += 2;
     for (;;) {
@@ -81,6 +85,8 @@ static bool match_value(const pattern *p, ir_value *v, match *m) {
     if (p->kind == P_ANY) return bind(m, p->name, v);
     if (p->kind == P_CONST) return is_weight(v) && bind(m, p->name, v);
     ir_op *op = (ir_op *)v->def;
+    if (p->kind == P_PART)
+        return op && (op->code == OP_split || op->code == OP_slice_by_index) && match_op(p, op, m);
     return op && op->code == p->code && op->n_out > p->result && op->out[p->result] == v &&
            match_op(p, op, m);
 }

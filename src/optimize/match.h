@@ -3,9 +3,9 @@
  *   (mul ?x (rsqrt (reduce_mean (square ?x))))
  *
  * (op a b ...)  a value that this op makes; a, b ... match its operands in the order of its row in ops.def;
- * what is left out may be anything. (op#1 ...): its result number 1 ?x            any value; the same name
- * again must be the same value %w            a constant, or a compressed weight _             anything, also
- * an absent operand add and mul try both orders. */
+ * what is left out may be anything. (op#1 ...): its result number 1; (part a): a result of split, or of
+ * slice_by_index, of a. ?x: any value; the same name again must be the same value. %w: a constant, or a
+ * compressed weight. _: anything, also an absent operand. add and mul try both orders. */
 #ifndef OPTIMIZE_MATCH_H
 #define OPTIMIZE_MATCH_H
 #include "ir/program.h"

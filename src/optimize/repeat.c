@@ -109,13 +109,24 @@ static ir_value *trace(ir_value *v, layout *l) {
     return v;
 }
 
-ir_value *fuse_unrepeat(ir_value *v, int64_t *groups, int64_t *heads) {
+/* The last two dimensions in each other's place. */
+static void turn(layout *l) {
+    int a = l->rank - 2, b = l->rank - 1, n = l->n[a];
+    factor f[FACTORS];
+    memcpy(f, l->f[a], sizeof f);
+    memcpy(l->f[a], l->f[b], sizeof f);
+    memcpy(l->f[b], f, sizeof f);
+    l->n[a] = l->n[b], l->n[b] = n;
+}
+
+ir_value *fuse_unrepeat(ir_value *v, bool columns, int64_t *groups, int64_t *heads) {
     layout l;
     factor head[IR_MAX_RANK * FACTORS];
     int n = 0, last = v->type.rank - 1;
     if (last < 2) return NULL;
     ir_value *base = trace(v, &l);
-    int64_t rows = v->type.dim[last - 1], depth = v->type.dim[last];
+    int64_t rows = v->type.dim[columns ? last : last - 1], depth = v->type.dim[columns ? last - 1 : last];
+    if (base && columns) turn(&l);
     bool row = depth == 1 ? !l.n[last] : l.n[last] == 1 && l.f[last][0].stride == 1;
     bool step = rows == 1 ? !l.n[last - 1] : l.n[last - 1] == 1 && l.f[last - 1][0].stride == depth;
     if (!base || !row || !step) return NULL;

@@ -124,7 +124,7 @@ lower_fn lower_reshape, lower_transpose, lower_slice_by_index, lower_slice_by_si
     lower_stack, lower_cast, lower_identity, lower_tile;
 lower_fn lower_read_state, lower_write_state, lower_slice_update;
 lower_fn lower_unary, lower_binary, lower_select;
-lower_fn lower_reduce, lower_softmax, lower_topk;
+lower_fn lower_reduce, lower_argmax, lower_softmax, lower_topk;
 lower_fn lower_fused_norm, lower_fused_swiglu, lower_fused_rope, lower_fused_attention, lower_fused_delta,
     lower_fused_conv_step, lower_fused_conv, lower_fused_delta_rule;
 /* The place of result `out` when it becomes the next content of the state that `memory` views: it can be
@@ -144,6 +144,6 @@ void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, c
 lower_fn lower_scaled_norm;
 /* silu of the newest convolution, which takes it over; false: there is none. */
 lower_fn lower_conv_silu;
-lower_fn lower_linear, lower_matmul, lower_gather, lower_conv;
+lower_fn lower_linear, lower_matmul, lower_gather, lower_gather_along_axis, lower_conv;
 bool lower_is_view(const ir_op *op); /* the result may share the operand's memory */
 #endif

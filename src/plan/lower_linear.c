@@ -115,28 +115,43 @@ static bool gather_packed(lower *l, const ir_op *op, const kern_weight *w) {
     return true;
 }
 
-/* Rows of a table along axis 0. */
+/* Rows of a table: along axis 0, or the first one that has more than one element. */
 bool lower_gather(lower *l, const ir_op *op) {
     const ir_value *tv = ir_in(op, A_x), *iv = ir_in(op, A_indices);
     place *t = lower_at(l, tv);
-    if (lower_axis(l, op, A_axis, 0, tv->type.rank) != 0 || lower_int(l, op, A_batch_dims, 0) != 0 ||
-        lower_int(l, op, A_validate_indices, 0) || tv->type.rank < 1 || tv->type.dim[0] == 0)
+    int axis = lower_axis(l, op, A_axis, 0, tv->type.rank);
+    if (axis < 0 || axis >= tv->type.rank || ref_outer(&tv->type, axis) != 1 ||
+        lower_int(l, op, A_batch_dims, 0) != 0 || lower_int(l, op, A_validate_indices, 0) ||
+        tv->type.dim[axis] == 0)
         return lower_reference(l, op);
+    int64_t rows = tv->type.dim[axis], width = ref_inner(&tv->type, axis);
     kern_weight w;
-    if (t->weight && plan_weight(tv, tv->type.dim[0], ref_inner(&tv->type, 0), &w))
-        return gather_packed(l, op, &w);
+    if (t->weight && plan_weight(tv, rows, width, &w)) return gather_packed(l, op, &w);
     if ((t->weight || (t->store && t->store != DT_FP16)) && !lower_expand(l, t)) return false;
     place table = *t, index = lower_dense(l, lower_in(l, op, A_indices)),
           o = lower_fresh(l, &op->out[0]->type);
     if (!place_is_dense(&table)) table = lower_dense(l, table);
     step_gather *g = ARENA_NEW(l->a, step_gather);
-    *g = (step_gather){.count = ir_type_count(&iv->type),
-                       .width = ref_inner(&tv->type, 0),
-                       .rows = tv->type.dim[0],
-                       .store = table.store};
+    *g = (step_gather){.count = ir_type_count(&iv->type), .width = width, .rows = rows, .store = table.store};
     place in[2] = {index, table};
     plan_step *s = lower_emit(l, run_gather, g, "gather", g->count, 1 + 4096 / (g->width + 1), &o, 1, in, 2);
     s->bytes = (uint64_t)(g->count * g->width) * (g->store ? 2 : 4);
+    lower_set(l, op->out[0], o);
+    return true;
+}
+
+bool lower_gather_along_axis(lower *l, const ir_op *op) {
+    const ir_type *tx = &ir_in(op, A_x)->type, *ti = &ir_in(op, A_indices)->type;
+    int axis = lower_axis(l, op, A_axis, 0, tx->rank);
+    if (axis < 0 || axis >= tx->rank || lower_int(l, op, A_validate_indices, 0) || tx->dim[axis] == 0 ||
+        ir_type_count(ti) == 0)
+        return lower_reference(l, op);
+    step_gather_along *g = ARENA_NEW(l->a, step_gather_along);
+    *g = (step_gather_along){
+        .count = ir_type_count(ti), .n = tx->dim[axis], .m = ti->dim[axis], .inner = ref_inner(tx, axis)};
+    place in[2] = {lower_dense(l, lower_in(l, op, A_x)), lower_dense(l, lower_in(l, op, A_indices))},
+          o = lower_fresh(l, &op->out[0]->type);
+    lower_emit(l, run_gather_along, g, "gather along", g->count, 1024, &o, 1, in, 2);
     lower_set(l, op->out[0], o);
     return true;
 }

@@ -3,14 +3,17 @@
 #include "reference/walk.h"
 #include <string.h>
 
-/* ---- along the last axis ---- */
+/* ---- along an axis ---- */
 
-static step_rows *rows_of(lower *l, const place *x, ir_opcode code) {
+/* The rows of x along this axis; the others count them, in their order. */
+static step_rows *rows_of(lower *l, const place *x, ir_opcode code, int axis) {
     step_rows *r = ARENA_NEW(l->a, step_rows);
-    int last = x->type.rank - 1;
-    *r = (step_rows){.rank = last, .n = x->type.dim[last], .step = x->stride[last], .code = code};
-    memcpy(r->dim, x->type.dim, sizeof r->dim);
-    memcpy(r->stride, x->stride, sizeof r->stride);
+    *r = (step_rows){.n = x->type.dim[axis], .step = x->stride[axis], .code = code};
+    for (int d = 0; d < x->type.rank; d++) {
+        if (d == axis) continue;
+        r->dim[r->rank] = x->type.dim[d];
+        r->stride[r->rank++] = x->stride[d];
+    }
     return r;
 }
 
@@ -24,19 +27,28 @@ static int64_t row_grain(const step_rows *r, int64_t elements) {
     return r->n >= elements ? 1 : elements / (r->n ? r->n : 1);
 }
 
+/* One axis, or reference. */
+static bool reduce(lower *l, const ir_op *op, int64_t axis, plan_fn *fn) {
+    const ir_type *type = &ir_in(op, A_x)->type;
+    if (axis < 0) axis += type->rank;
+    if (!dtype_is_float((ir_dtype)type->dtype) || axis < 0 || axis >= type->rank || type->dim[axis] < 1)
+        return lower_reference(l, op);
+    place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_fresh(l, &op->out[0]->type);
+    step_rows *r = rows_of(l, &x, op->code, (int)axis);
+    r->round = lower_rounds(l, &op->out[0]->type);
+    lower_emit(l, fn, r, ir_info(op->code)->name, row_count(r), row_grain(r, 4096), &y, 1, &x, 1);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
 bool lower_reduce(lower *l, const ir_op *op) {
     size_t n;
     const int64_t *axes = lower_ints(l, op, A_axes, &n);
-    const ir_type *type = &ir_in(op, A_x)->type;
-    if (!dtype_is_float((ir_dtype)type->dtype) || n != 1 || type->rank < 1 ||
-        (axes[0] != -1 && axes[0] != type->rank - 1))
-        return lower_reference(l, op);
-    place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_fresh(l, &op->out[0]->type);
-    step_rows *r = rows_of(l, &x, op->code);
-    r->round = lower_rounds(l, &op->out[0]->type);
-    lower_emit(l, run_reduce, r, ir_info(op->code)->name, row_count(r), row_grain(r, 4096), &y, 1, &x, 1);
-    lower_set(l, op->out[0], y);
-    return true;
+    return n == 1 ? reduce(l, op, axes[0], run_reduce) : lower_reference(l, op);
+}
+
+bool lower_argmax(lower *l, const ir_op *op) {
+    return reduce(l, op, lower_int(l, op, A_axis, -1), run_argmax);
 }
 
 bool lower_softmax(lower *l, const ir_op *op) {
@@ -44,7 +56,7 @@ bool lower_softmax(lower *l, const ir_op *op) {
     if (type->rank < 1 || lower_axis(l, op, A_axis, -1, type->rank) != type->rank - 1)
         return lower_reference(l, op);
     place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_fresh(l, type);
-    step_rows *r = rows_of(l, &x, op->code);
+    step_rows *r = rows_of(l, &x, op->code, type->rank - 1);
     r->round = lower_rounds(l, type);
     lower_emit(l, run_softmax, r, "softmax", row_count(r), row_grain(r, 1024), &y, 1, &x, 1);
     lower_set(l, op->out[0], y);

@@ -183,8 +183,8 @@ static void describe_work(const plan_step *s, plan_step_info *t) {
 }
 
 static bool is_plain(plan_fn *fn) {
-    static plan_fn *const plain[] = {run_copy,   run_unary,  run_cast,    run_binary,
-                                     run_select, run_reduce, run_softmax, run_matmul};
+    static plan_fn *const plain[] = {run_copy,   run_unary,  run_cast,    run_binary, run_select,
+                                     run_reduce, run_argmax, run_softmax, run_matmul};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (plain[i] == fn) return true;
     return false;

@@ -38,10 +38,10 @@ typedef struct {
     int64_t layer;         /* as names say; -1: they don't */
     bool barrier;          /* workers meet before it */
     bool slow;             /* runs on the reference body, or on plain loops for any weight */
-    bool plain;            /* a loop over elements: a copy, an element-wise op, a reduction, an unfused product */
-    bool by_keys;          /* bytes and flops are those of a cache all visible */
-    uint64_t bytes;        /* of weights and states that a run reads and writes */
-    double flops;          /* of linear layers, products, attention and delta rule */
+    bool plain;     /* a loop over elements: a copy, an element-wise op, a reduction, an unfused product */
+    bool by_keys;   /* bytes and flops are those of a cache all visible */
+    uint64_t bytes; /* of weights and states that a run reads and writes */
+    double flops;   /* of linear layers, products, attention and delta rule */
 } plan_step_info;
 plan_step_info plan_profile_step(const plan_profile *m, size_t step); /* step < steps */
 

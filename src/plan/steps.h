@@ -48,14 +48,14 @@ typedef struct {
 } step_select;
 plan_fn run_select;
 
-/* p: o, x: x [rows, n] with any stride between rows and inside. */
+/* p: o, x: x [rows, n] with any stride between rows and inside. run_argmax: o holds indices. */
 typedef struct {
     int rank; /* of the rows */
     int64_t dim[IR_MAX_RANK], stride[IR_MAX_RANK], n, step;
     ir_opcode code;
     bool round;
 } step_rows;
-plan_fn run_reduce, run_softmax;
+plan_fn run_reduce, run_argmax, run_softmax;
 
 /* p: o, x, update [, begin, end]: writes update into x's memory (in place) or o's. */
 typedef struct {
@@ -108,6 +108,12 @@ typedef struct {
     bool round;
 } step_gather;
 plan_fn run_gather, run_gather_packed;
+
+/* p: o, x [.., n, inner], index [.., m, inner]. Units are indices. */
+typedef struct {
+    int64_t count, n, m, inner;
+} step_gather_along;
+plan_fn run_gather_along;
 
 /* p: y [n,C,T], x [n,C,S], w [C,taps]: depthwise, no padding. */
 typedef struct {

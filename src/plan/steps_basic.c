@@ -258,6 +258,17 @@ void run_gather(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
                  g->width, false, w);
 }
 
+void run_gather_along(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_gather_along *g = param;
+    const ref_cell *x = p[1];
+    const int32_t *index = p[2];
+    (void)w;
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t at = row_of(index[i], g->n);
+        ((ref_cell *)p[0])[i] = x[(i / (g->m * g->inner) * g->n + at) * g->inner + i % g->inner];
+    }
+}
+
 void run_gather_packed(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_gather *g = param;
     const int32_t *index = p[1];

@@ -13,7 +13,17 @@ static const float *row_at(const step_rows *r, const float *x, int64_t i) {
     return x;
 }
 
+/* log(sum(exp(x - max))) + max */
+static float log_sum_exp(const float *x, int64_t step, int64_t n) {
+    float top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) top = x[i * step] > top ? x[i * step] : top;
+    if (isinf(top)) top = top > 0 ? INFINITY : 0;
+    for (int64_t i = 0; i < n; i++) sum += expf(x[i * step] - top);
+    return logf(sum) + top;
+}
+
 static float reduce_row(ir_opcode code, const float *x, int64_t step, int64_t n) {
+    if (code == OP_reduce_log_sum_exp) return log_sum_exp(x, step, n);
     float s = code == OP_reduce_max ? -INFINITY : code == OP_reduce_min ? INFINITY : 0;
     for (int64_t i = 0; i < n; i++) {
         float a = x[i * step];
@@ -34,6 +44,20 @@ void run_reduce(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
     for (int64_t i = lo; i < hi; i++) {
         y[i] = reduce_row(r->code, row_at(r, p[1], i), r->step, r->n);
         if (r->round) y[i] = num_round_f16(y[i]);
+    }
+}
+
+void run_argmax(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_rows *r = param;
+    float sign = r->code == OP_reduce_argmax ? 1 : -1;
+    (void)w;
+    for (int64_t i = lo; i < hi; i++) {
+        const float *x = row_at(r, p[1], i);
+        int64_t best = 0;
+        float top = sign * x[0];
+        for (int64_t j = 1; j < r->n; j++)
+            if (sign * x[j * r->step] > top) top = sign * x[j * r->step], best = j;
+        ((int32_t *)p[0])[i] = (int32_t)best;
     }
 }
 
