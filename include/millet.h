@@ -262,6 +262,10 @@ MILLET_API void millet_tokenizer_close(millet_tokenizer *t);
 /* Text to ids. Texts of added tokens ("<|im_end|>") become their ids. *ids: millet_free() it. */
 MILLET_API bool millet_encode(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids,
                               size_t *n, millet_error *error);
+/* The same with the ids around it that the tokenizer's files ask for (a BOS, mostly): what millet_generate()
+ * feeds. */
+MILLET_API bool millet_encode_prompt(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids,
+                                     size_t *n, millet_error *error);
 /* Ids to text, with len bytes (len may be NULL) and a NUL behind them: millet_free() it. Ill-formed parts
  * come out as U+FFFD, ids that don't exist as nothing. */
 MILLET_API char *millet_decode(const millet_tokenizer *t, const int32_t *ids, size_t n, bool skip_special,

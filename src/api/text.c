@@ -23,15 +23,25 @@ void millet_tokenizer_close(millet_tokenizer *t) {
     tokenizer_free((tokenizer *)t);
 }
 
-bool millet_encode(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
-                   millet_error *error) {
+static bool encode(const millet_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids,
+                   size_t *n, millet_error *error) {
     err e = {0};
     token_list list = {0};
-    bool ok = tokenizer_encode(inner(t), text, len, 0, &list, &e);
+    bool ok = tokenizer_encode(inner(t), text, len, flags, &list, &e);
     if (!ok) token_list_free(&list);
     *ids = list.ids;
     *n = list.n;
     return api_done(error, &e);
+}
+
+bool millet_encode(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
+                   millet_error *error) {
+    return encode(t, text, len, 0, ids, n, error);
+}
+
+bool millet_encode_prompt(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
+                          millet_error *error) {
+    return encode(t, text, len, TOKENIZER_TEMPLATE, ids, n, error);
 }
 
 char *millet_decode(const millet_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, size_t *len) {

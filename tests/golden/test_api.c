@@ -572,6 +572,11 @@ static void text_there_and_back(void **state) {
     must(millet_encode(t, text, strlen(text), &ids, &n, &e), &e);
     assert_int_equal(n, want_n);
     assert_memory_equal(ids, want, n * sizeof *ids);
+    int32_t *prompt_ids; /* this tokenizer puts nothing around a text */
+    must(millet_encode_prompt(t, text, strlen(text), &prompt_ids, &len, &e), &e);
+    assert_int_equal(len, n);
+    assert_memory_equal(prompt_ids, want, n * sizeof *want);
+    millet_free(prompt_ids);
     char *back = millet_decode(t, ids, n, true, &len);
     assert_int_equal(len, strlen(text));
     assert_string_equal(back, text);

@@ -6,6 +6,7 @@ BUILD = pathlib.Path(os.environ["MILLET_BIN"]).parent if "MILLET_BIN" in os.envi
 LIBRARY = BUILD / "libmillet.so"
 sys.path.insert(0, str(SOURCE / "bindings" / "python"))
 os.environ["MILLET_LIBRARY"] = str(LIBRARY)
+os.environ.setdefault("MILLET_THREADS", "1")  # sharing work is tested elsewhere; threads that wait for each other cost time
 
 
 def _preload_sanitizer():

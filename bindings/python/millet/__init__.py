@@ -5,12 +5,15 @@ line is ``import millet as ct``; :class:`Model` and :class:`ChatSession` take te
 
 from . import models, proto, spec, utils
 from ._native import ErrorCode, MilletError, version as library_version
+from .generation import ChatSession, Generation, Model, Piece, Score, Stream
 from .mlmodel import (
     CompiledMLModel, ComputeUnit, MLModel, MLState, ReshapeFrequency, SpecializationStrategy,
 )
+from .tokenizer import Tokenizer
 
 __version__ = library_version()
 __all__ = [
-    "ComputeUnit", "CompiledMLModel", "ErrorCode", "MLModel", "MLState", "MilletError", "ReshapeFrequency",
-    "SpecializationStrategy", "models", "proto", "spec", "utils",
+    "ChatSession", "CompiledMLModel", "ComputeUnit", "ErrorCode", "Generation", "MLModel", "MLState", "MilletError", "Model",
+    "Piece", "ReshapeFrequency", "Score", "SpecializationStrategy", "Stream", "Tokenizer", "models", "proto", "spec",
+    "utils",
 ]

@@ -184,6 +184,7 @@ _declare("millet_state_reset", None, c_void_p)
 _declare("millet_tokenizer_open", c_void_p, c_char_p, _E)
 _declare("millet_tokenizer_close", None, c_void_p)
 _declare("millet_encode", c_bool, c_void_p, c_char_p, c_size_t, POINTER(_IDS), POINTER(c_size_t), _E)
+_declare("millet_encode_prompt", c_bool, c_void_p, c_char_p, c_size_t, POINTER(_IDS), POINTER(c_size_t), _E)
 _declare("millet_decode", c_void_p, c_void_p, _IDS, c_size_t, c_bool, POINTER(c_size_t))
 _declare("millet_stream_new", c_void_p, c_void_p, c_bool)
 _declare("millet_stream_free", None, c_void_p)
@@ -229,11 +230,12 @@ class Handle:
         self._closed = False
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _free, free, pointer, keep)
+        self._finalizer.atexit = False  # a thread may be in the library still
 
     def __enter__(self) -> int:
         with self._lock:
             if self._closed:
-                raise ValueError("it is closed")
+                raise ValueError("this is closed")
             self._users += 1
         return self._pointer
 
