@@ -1,22 +1,35 @@
 #define _GNU_SOURCE
 #include "base/team.h"
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Less than a hundred microseconds (a pause takes 40 to 140 cycles): longer than most waits between steps,
- * shorter than a time slice. */
-#define SPINS 1500
+/* How long a wait spins before it sleeps. A sleeper comes back some 50 us after it is called, so one should
+ * outlast the longest of usual waits: a step that the others do alone, the host's work between two tokens.
+ * Where waits end in sleep all the same, those that are waited for have no processor: each such wait halves
+ * what the next one spins. And nobody spins where another member of the team was seen last, which may be
+ * waiting for this very processor. */
+#define SPIN_MOST  200e-6
+#define SPIN_LEAST 10e-6
+#define PAUSES     64 /* between two looks at the clock; 10 to 40 ns each */
+
+typedef struct {
+    _Alignas(64) double spin; /* seconds that it spins */
+    atomic_int cpu;           /* where it was when it last came to wait */
+} waiter;
 
 struct team {
-    unsigned n;
+    atomic_uint n; /* set when all have been started */
     pthread_t id[TEAM_MAX];
+    waiter waiter[TEAM_MAX];
     void (*fn)(void *ctx, unsigned worker);
     void *ctx;
     bool stop;
@@ -39,12 +52,38 @@ static void relax(void) {
 #endif
 }
 
-/* Until *word is no longer old. */
-static void wait_change(team *t, atomic_uint *word, unsigned old) {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != old) return;
+static bool changed(atomic_uint *word, unsigned old) {
+    for (int i = 0; i < PAUSES; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
         relax();
     }
+    return false;
+}
+
+/* Another member may want this processor. */
+static bool crowded(team *t, unsigned worker, int cpu) {
+    for (unsigned i = 0; i < t->n; i++)
+        if (i != worker && atomic_load_explicit(&t->waiter[i].cpu, memory_order_relaxed) == cpu) return true;
+    return false;
+}
+
+/* Spins for a while; true once *word is no longer old. */
+static bool spin(double *most, atomic_uint *word, unsigned old) {
+    for (double begin = clock_seconds(); clock_seconds() - begin < *most;) {
+        if (!changed(word, old)) continue;
+        *most = *most * 1.25 < SPIN_MOST ? *most * 1.25 : SPIN_MOST;
+        return true;
+    }
+    *most = *most * 0.5 > SPIN_LEAST ? *most * 0.5 : SPIN_LEAST;
+    return false;
+}
+
+/* Until *word is no longer old. */
+static void wait_change(team *t, unsigned worker, atomic_uint *word, unsigned old) {
+    waiter *w = &t->waiter[worker];
+    int cpu = sched_getcpu();
+    atomic_store_explicit(&w->cpu, cpu, memory_order_relaxed);
+    if (changed(word, old) || (!crowded(t, worker, cpu) && spin(&w->spin, word, old))) return;
     atomic_fetch_add(&t->sleepers, 1);
     while (atomic_load(word) == old) syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
     atomic_fetch_sub(&t->sleepers, 1);
@@ -55,14 +94,14 @@ static void change(team *t, atomic_uint *word) {
     if (atomic_load(&t->sleepers)) syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, TEAM_MAX, NULL, NULL, 0);
 }
 
-void team_barrier(team *t) {
+void team_barrier(team *t, unsigned worker) {
     if (t->n == 1) return;
     unsigned turn = atomic_load_explicit(&t->passed, memory_order_relaxed);
     if (atomic_fetch_add(&t->arrived, 1) + 1 == t->n) {
         atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
         change(t, &t->passed);
     } else {
-        wait_change(t, &t->passed, turn);
+        wait_change(t, worker, &t->passed, turn);
     }
 }
 
@@ -71,10 +110,10 @@ static void *serve(void *arg) {
     free(arg);
     team *t = m.t;
     for (unsigned seen = 0;; seen++) {
-        wait_change(t, &t->start, seen);
+        wait_change(t, m.worker, &t->start, seen);
         if (t->stop) return NULL;
         t->fn(t->ctx, m.worker);
-        team_barrier(t);
+        team_barrier(t, m.worker);
     }
 }
 
@@ -82,6 +121,10 @@ team *team_new(unsigned threads) {
     team *t = aligned_alloc(64, sizeof *t);
     if (!t) mem_die(sizeof *t);
     *t = (team){.n = 1};
+    for (unsigned i = 0; i < TEAM_MAX; i++) {
+        t->waiter[i].spin = SPIN_MOST;
+        atomic_init(&t->waiter[i].cpu, -1);
+    }
     if (!threads) threads = parallel_cores();
     if (threads > TEAM_MAX) threads = TEAM_MAX;
     unsigned started = 1;
@@ -113,5 +156,5 @@ void team_run(team *t, void (*fn)(void *ctx, unsigned worker), void *ctx) {
     t->ctx = ctx;
     if (t->n > 1) change(t, &t->start);
     fn(ctx, 0);
-    team_barrier(t);
+    team_barrier(t, 0);
 }

@@ -1,11 +1,11 @@
 /* A small team of threads that walk the same list of work and wait for each other between pieces.
  *
  *   team *t = team_new(2);
- *   team_run(t, walk, ctx);      // every worker calls walk(ctx, worker); inside: team_barrier(t)
+ *   team_run(t, walk, ctx);      // every worker calls walk(ctx, worker); inside: team_barrier(t, worker)
  *   team_free(t);
  *
- * Waiting spins for some microseconds and then sleeps, so that two teams on one machine don't starve each
- * other. */
+ * Waiting spins for some microseconds, fewer where that was in vain, and then sleeps, so that two teams on one
+ * machine don't starve each other. */
 #ifndef BASE_TEAM_H
 #define BASE_TEAM_H
 
@@ -20,6 +20,7 @@ void team_free(team *t); /* NULL is allowed */
 unsigned team_size(const team *t);
 /* Calls fn(ctx, worker) on every worker and returns when all are done. One call at a time. */
 void team_run(team *t, void (*fn)(void *ctx, unsigned worker), void *ctx);
-/* Inside fn: returns when every worker has come here. What was written before is seen behind it. */
-void team_barrier(team *t);
+/* Inside fn, for the worker that it is: returns when every worker has come here. What was written before is
+ * seen behind it. */
+void team_barrier(team *t, unsigned worker);
 #endif

@@ -254,7 +254,7 @@ static void walk(void *ctx, unsigned worker) {
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
         if (s->barrier) {
-            team_barrier(x->team);
+            team_barrier(x->team, worker);
             if (lap) plan_profile_wait(&lap[i], &at);
         }
         if (!stopped(x)) run_step(x, s, &w);

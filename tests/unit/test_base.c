@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "base/team.h"
 #include "base/wire.h"
 #include "test.h"
 #include <locale.h>
@@ -280,12 +281,49 @@ static void files_are_replaced_whole(void **s) {
     assert_true(file_remove_tree(dir, &e2));
 }
 
+/* ---- a team that waits: awake, asleep (more workers than CPUs; a late one), and between runs ---- */
+
+enum { MEMBERS = 5, ROUNDS = 200 };
+
+typedef struct {
+    team *t;
+    int round[MEMBERS][ROUNDS]; /* [i][k]: k when worker i has come to round k */
+    bool behind[MEMBERS];       /* it saw one who had not */
+} meeting;
+
+static void meet(void *ctx, unsigned worker) {
+    meeting *m = ctx;
+    for (int k = 0; k < ROUNDS; k++) {
+        if (worker == 1 && k % 64 == 0) usleep(1000);
+        m->round[worker][k] = k + 1;
+        team_barrier(m->t, worker);
+        for (unsigned i = 0; i < team_size(m->t); i++) m->behind[worker] |= m->round[i][k] != k + 1;
+    }
+}
+
+static void workers_wait_for_each_other(void **s) {
+    (void)s;
+    static meeting m;
+    m.t = team_new(MEMBERS);
+    for (int run = 0; run < 3; run++) {
+        memset(m.round, 0, sizeof m.round);
+        team_run(m.t, meet, &m);
+        for (unsigned i = 0; i < team_size(m.t); i++) {
+            assert_false(m.behind[i]);
+            assert_int_equal(m.round[i][ROUNDS - 1], ROUNDS);
+        }
+        usleep(1000);
+    }
+    team_free(m.t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_keeps_what_it_gave),     cmocka_unit_test(first_error_wins_on_one_line),
         cmocka_unit_test(map_finds_every_key),          cmocka_unit_test(json_is_strict),
         cmocka_unit_test(json_values_read_back),        cmocka_unit_test(wire_examples),
         cmocka_unit_test(wire_rejects_malformed_input), cmocka_unit_test(files_are_replaced_whole),
+        cmocka_unit_test(workers_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
