@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/gguf_set.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@ struct checkpoint {
     arena *a;
     const char *dir;
     ckpt_config config;
+    gguf_set *gguf; /* NULL: safetensors */
     st_file **shard;
     const char **shard_name;
     size_t n_shard;
@@ -99,15 +101,41 @@ static int by_name(const void *x, const void *y) {
     return strcmp((*(const st_tensor *const *)x)->name, (*(const st_tensor *const *)y)->name);
 }
 
+/* "dir/Name-Q8_0-00001-of-00003.gguf" -> "Name-Q8_0" */
+static const char *name_of_file(arena *a, const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *name = arena_str(a, slash ? slash + 1 : path);
+    size_t n = strlen(name), end = strlen(".gguf"), part = strlen("-00001-of-00001");
+    if (n > end && !strcmp(name + n - end, ".gguf")) name[n -= end] = 0;
+    const char *tail = name + n - part;
+    if (n > part && !strncmp(tail, "-00001-of-", 10) && strspn(tail + 10, "0123456789") == 5)
+        name[n - part] = 0;
+    return name;
+}
+
+static bool open_gguf(checkpoint *c, const ckpt_family *const *families, err *e) {
+    c->gguf = gguf_set_open(c->dir, e);
+    if (!c->gguf || !gguf_config(&c->config, c->a, c->gguf, families, e)) return false;
+    c->config.name = name_of_file(c->a, c->dir);
+    const st_tensor *t = gguf_tensors(c->a, c->gguf, &c->config);
+    c->tensor = ARENA_ARRAY(c->a, const st_tensor *, c->gguf->n_tensor);
+    for (; c->n_tensor < c->gguf->n_tensor; c->n_tensor++) c->tensor[c->n_tensor] = &t[c->n_tensor];
+    return true;
+}
+
+static bool open_directory(checkpoint *c, const ckpt_family *const *families, err *e) {
+    const char *index = arena_printf(c->a, "%s/model.safetensors.index.json", c->dir);
+    return config_read(&c->config, c->a, c->dir, families, e) &&
+           (file_exists(index) ? open_index(c, index, e) : open_single(c, e));
+}
+
 checkpoint *checkpoint_open(const char *dir, const ckpt_family *const *families, err *e) {
     arena *a = arena_new();
     checkpoint *c = ARENA_NEW(a, checkpoint);
     c->a = a;
     c->dir = arena_str(a, dir);
-    const char *index = arena_printf(a, "%s/model.safetensors.index.json", dir);
-    bool ok = file_is_dir(dir) || err_set(e, ERR_IO, "%s: no such directory", dir);
-    ok = ok && config_read(&c->config, a, dir, families, e);
-    ok = ok && (file_exists(index) ? open_index(c, index, e) : open_single(c, e));
+    bool is_dir = file_is_dir(dir), ok = file_exists(dir) || err_set(e, ERR_IO, "%s: no such directory", dir);
+    ok = ok && (is_dir ? open_directory : open_gguf)(c, families, e);
     if (!ok) {
         checkpoint_close(c);
         return NULL;
@@ -119,6 +147,7 @@ checkpoint *checkpoint_open(const char *dir, const ckpt_family *const *families,
 void checkpoint_close(checkpoint *c) {
     if (!c) return;
     for (size_t i = 0; i < c->n_shard; i++) st_close(c->shard[i]);
+    gguf_set_close(c->gguf);
     arena_free(c->a);
 }
 
@@ -128,6 +157,14 @@ const char *checkpoint_dir(const checkpoint *c) {
 
 const ckpt_config *checkpoint_config(const checkpoint *c) {
     return &c->config;
+}
+
+bool checkpoint_is_gguf(const checkpoint *c) {
+    return c->gguf != NULL;
+}
+
+bool checkpoint_tokenizer(const checkpoint *c, str *tokenizer, str *config, err *e) {
+    return gguf_tokenizer(tokenizer, config, c->gguf, e);
 }
 
 size_t checkpoint_count(const checkpoint *c) {

@@ -8,20 +8,24 @@
  * models/. */
 typedef struct {
     const char *name;
-    const char *model_type[3]; /* the file's model_type values that mean this family; unused ones NULL */
-    bool linear_layers;        /* some layers may be "linear_attention" */
-    double rotary_factor;      /* partial_rotary_factor when the file gives none */
-    bool partial_rotary;       /* other factors than rotary_factor are part of the family */
-    int64_t head_dim;          /* when the file gives none; 0: hidden_size / num_attention_heads */
+    const char *model_type[3];   /* the file's model_type values that mean this family; unused ones NULL */
+    bool linear_layers;          /* some layers may be "linear_attention" */
+    double rotary_factor;        /* partial_rotary_factor when the file gives none */
+    bool partial_rotary;         /* other factors than rotary_factor are part of the family */
+    int64_t head_dim;            /* when the file gives none; 0: hidden_size / num_attention_heads */
+    const char *gguf;            /* what general.architecture of a GGUF file calls it; NULL: nothing */
+    const char *gguf_model_type; /* the model_type that such a file has; NULL: the first */
+    bool gguf_pairs; /* such files have rows of query and key heads in the order in which RoPE pairs them */
 } ckpt_family;
 
-typedef enum { ROPE_DEFAULT, ROPE_LLAMA3 } rope_kind;
+typedef enum { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_DIVISORS } rope_kind;
 
 typedef struct {
     rope_kind kind;
     double theta;
     int64_t dims; /* rotated dimensions of a head (head_dim * partial_rotary_factor), even */
     double factor, low_freq_factor, high_freq_factor, original_max; /* ROPE_LLAMA3 */
+    const float *divisor; /* ROPE_DIVISORS: [dims / 2], of the frequencies */
 } rope_config;
 
 typedef struct {

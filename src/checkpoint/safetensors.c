@@ -194,16 +194,6 @@ const char *st_metadata(const st_file *f, const char *key) {
     return json_str(f->metadata, key, NULL);
 }
 
-bool st_floats(const st_tensor *t, uint64_t first, uint64_t n, float *out) {
-    const uint8_t *p = (const uint8_t *)t->data + first * dtype_bits((ir_dtype)t->type.dtype) / 8;
-    switch (t->type.dtype) {
-    case DT_FP32: memcpy(out, p, n * sizeof *out); return true;
-    case DT_FP16: num_f16_to_f32(out, p, n); return true;
-    case DT_BF16: num_bf16_to_f32(out, p, n); return true;
-    default: return false;
-    }
-}
-
 /* ---- writing ---- */
 
 static bool add_entry(str *head, const char *path, const st_tensor *t, uint64_t *at, err *e) {

@@ -119,6 +119,7 @@ int cmd_convert(const cli_args *a) {
         .remove_fp16 = cli_flag(a, "remove-fp16"),
         .source_dtype = cli_text(a, "source-dtype"),
         .precision_plan = cli_text(a, "precision-plan"),
+        .tokenizer = cli_text(a, "tokenizer"),
         .into = into != NULL,
         .share_weights = cli_text(a, "share-weights"),
         .overwrite = cli_flag(a, "overwrite"),

@@ -62,6 +62,24 @@ static bool copy_file(const char *from, const char *to, err *e) {
     return ok;
 }
 
+static bool write_text(job *j, const char *name, const str *text, err *e) {
+    return file_write(arena_printf(j->a, "%s/%s", job_staged(j, TOKENIZER_NAME), name), text->s, text->len,
+                      e);
+}
+
+bool job_read_tokenizer(job *j, err *e) {
+    return !checkpoint_is_gguf(j->c) || j->o->tokenizer ||
+           checkpoint_tokenizer(j->c, &j->tokenizer, &j->tokenizer_config, e);
+}
+
+static bool write_tokenizer(job *j, err *e) {
+    j->tokenizer_files = "tokenizer.json, tokenizer_config.json";
+    j->has_tokenizer = true;
+    return file_make_dirs(job_staged(j, TOKENIZER_NAME), e) &&
+           write_text(j, "tokenizer.json", &j->tokenizer, e) &&
+           write_text(j, "tokenizer_config.json", &j->tokenizer_config, e);
+}
+
 bool job_copy_tokenizer(job *j, err *e) {
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer_config.json",
@@ -71,10 +89,11 @@ bool job_copy_tokenizer(job *j, err *e) {
                                         "merges.txt",
                                         "chat_template.jinja",
                                         "generation_config.json"};
-    const char *dir = job_staged(j, TOKENIZER_NAME);
+    const char *dir = job_staged(j, TOKENIZER_NAME), *source = j->o->tokenizer ? j->o->tokenizer : j->dir;
+    if (j->tokenizer.len) return write_tokenizer(j, e);
     j->tokenizer_files = "";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *from = arena_printf(j->a, "%s/%s", j->dir, names[i]);
+        const char *from = arena_printf(j->a, "%s/%s", source, names[i]);
         if (!file_exists(from)) continue;
         if (!*j->tokenizer_files && !file_make_dirs(dir, e)) return false;
         if (!copy_file(from, arena_printf(j->a, "%s/%s", dir, names[i]), e)) return false;

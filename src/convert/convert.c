@@ -15,7 +15,8 @@ static bool open_checkpoint(job *j, err *e) {
     j->c = checkpoint_open(j->dir, models_families(), e);
     if (!j->c) return false;
     job_name_model(j);
-    return job_settle_options(j, e) && job_check_source(j, e) && (j->into || job_begin_output(j, e));
+    return job_settle_options(j, e) && job_check_source(j, e) && job_read_tokenizer(j, e) &&
+           (j->into || job_begin_output(j, e));
 }
 
 static bool write_one(job *j, err *e) {
@@ -46,6 +47,8 @@ bool convert_checkpoint(const char *dir, const char *out, const convert_options 
          (j.n_variant ? write_variants : write_one)(&j, e) && commit(&j, e);
     if (ok && summary) job_summary(&j, summary);
     stage_abort(j.st);
+    str_free(&j.tokenizer);
+    str_free(&j.tokenizer_config);
     checkpoint_close(j.c);
     arena_free(j.a);
     return ok;

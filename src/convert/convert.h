@@ -1,4 +1,4 @@
-/* checkpoint directory -> artifact directory OUT:
+/* checkpoint directory or GGUF file -> artifact directory OUT:
  *
  *   preset chunks  model.mlpackage, or chunk_I_of_N.mlpackage (and head_J_of_M.mlpackage where the head is
  * too large for them); <model>_embed_tokens.<kind>.bin, metadata.json, Tokenizer/ preset single
@@ -36,8 +36,10 @@ typedef struct {
                                    without loss; NULL: whatever it has */
     const char *report;         /* JSON file to write: scheme, bits and error of every weight; NULL: none */
     const char *precision_plan; /* file that names what must be fp32 (convert/precision_plan.h); NULL: none */
-    bool into;                  /* OUT is made below the directory given, with a name of its own */
-    const char *share_weights;  /* directory of artifacts: equal weight files become hard links to theirs */
+    const char *tokenizer;     /* directory to take tokenizer files from; NULL: the checkpoint; of a GGUF file
+                                  its metadata */
+    bool into;                 /* OUT is made below the directory given, with a name of its own */
+    const char *share_weights; /* directory of artifacts: equal weight files become hard links to theirs */
     bool overwrite;
     /* Called now and then; false cancels: ERR_CANCELLED, OUT as it was before. tensor: the one being written;
      * at first, with a total of 0, the one whose values are being looked at. */

@@ -75,9 +75,10 @@ typedef struct job {
     uint64_t total_bytes, written_bytes, parameters;
     job_progress progress; /* total 0: there are no variants */
     /* for the summary */
-    const char *tokenizer_files; /* "tokenizer.json, vocab.json"; "" when there were none */
-    bool has_tokenizer;          /* tokenizer.json is among them */
-    size_t n_shared;             /* weight files that are links now */
+    str tokenizer, tokenizer_config; /* of a GGUF file's metadata: the files' texts */
+    const char *tokenizer_files;     /* "tokenizer.json, vocab.json"; "" when there were none */
+    bool has_tokenizer;              /* tokenizer.json is among them */
+    size_t n_shared;                 /* weight files that are links now */
     uint64_t shared_bytes;
     const char *not_shared;      /* why equal files could not be shared; NULL: they were */
     struct job_variant *variant; /* --variants: packages with options of their own */
@@ -131,6 +132,8 @@ const char *job_staged(const job *j, const char *name); /* path of OUT/name in t
 bool job_write_packages(job *j, err *e);
 /* Lists their files, with digests. */
 bool job_list_packages(job *j, err *e);
+/* Before the first weight: a tokenizer that a GGUF file has and we don't is refused. */
+bool job_read_tokenizer(job *j, err *e);
 bool job_copy_tokenizer(job *j, err *e);
 
 /* table.c: the host table, below the staging directory; and into its place beside OUT when it is shared. */

@@ -12,6 +12,10 @@ static char *cut_last(char *path) {
 
 /* A directory of the Hugging Face cache is called models--ORG--NAME/snapshots/REVISION. */
 void job_name_model(job *j) {
+    if (checkpoint_is_gguf(j->c)) {
+        j->model_name = checkpoint_config(j->c)->name;
+        return;
+    }
     char *path = arena_str(j->a, j->real_dir);
     const char *last = cut_last(path), *above = cut_last(path), *top = cut_last(path);
     j->model_name = *last ? last : checkpoint_config(j->c)->name;

@@ -145,9 +145,10 @@ static bool refuse_foreign(const job *j, err *e) {
 static bool choose_table(job *j, err *e) {
     if (j->graph_options.preset == PRESET_SINGLE) return true;
     static const embedding_kind kinds[] = {EMBEDDING_INT8, EMBEDDING_FP16, EMBEDDING_FP32};
-    int fallback = j->recipe.weights.kind != QUANT_NONE              ? 0
-                   : j->graph_options.precision == PRECISION_FLOAT32 ? 2
-                                                                     : 1;
+    quant_kind kind_of_weights = j->recipe.weights.kind; /* keep loses nothing: nor shall the table */
+    int fallback = kind_of_weights != QUANT_NONE && kind_of_weights != QUANT_KEEP ? 0
+                   : j->graph_options.precision == PRECISION_FLOAT32              ? 2
+                                                                                  : 1;
     int kind = CHOICE("table", j->o->table, fallback, "int8", "fp16", "fp32");
     if (kind < 0) return false;
     j->table.kind = kinds[kind];
@@ -155,9 +156,19 @@ static bool choose_table(job *j, err *e) {
     return true;
 }
 
+static bool keeps(const job *j) {
+    bool any = j->recipe.weights.kind == QUANT_KEEP || j->recipe.vocab.kind == QUANT_KEEP;
+    for (size_t i = 0; i < j->recipe.n_rule; i++) any |= j->recipe.rule[i].scheme.kind == QUANT_KEEP;
+    for (size_t i = 0; i < j->n_variant; i++) any |= keeps(j->variant[i].j);
+    return any;
+}
+
 bool job_settle_options(job *j, err *e) {
     const ckpt_config *c = checkpoint_config(j->c);
     models_options *o = &j->graph_options;
+    if (keeps(j) && !checkpoint_is_gguf(j->c))
+        return err_set(e, ERR_USAGE, "scheme keep is for GGUF files: the weights of %s are plain numbers",
+                       j->dir);
     if (!choose_preset(j, e) || !refuse_foreign(j, e) || !choose_table(j, e)) return false;
     if (o->top_k > c->vocab) o->top_k = c->vocab;
     if (!o->context) o->context = c->max_position < 2048 ? c->max_position : 2048;

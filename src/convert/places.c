@@ -82,10 +82,13 @@ static bool check_existing(job *j, err *e) {
 static bool check_checkpoint(job *j, const char *dir, err *e) {
     j->dir = without_slashes(j->a, dir);
     if (!*dir) return err_set(e, ERR_USAGE, "the checkpoint is an empty name");
-    if (!file_exists(dir)) return err_set(e, ERR_IO, "%s: no such checkpoint directory", dir);
-    if (!file_is_dir(dir))
-        return err_set(e, ERR_USAGE,
-                       "%s: is a file; give the checkpoint's directory (config.json, *.safetensors)", dir);
+    if (!file_exists(dir)) return err_set(e, ERR_IO, "%s: no such checkpoint directory or GGUF file", dir);
+    if (!file_is_dir(dir) && !ends_with(dir, ".gguf"))
+        return err_set(
+            e, ERR_USAGE,
+            "%s: is a file that is not called .gguf; give such a file, or the checkpoint's directory "
+            "(config.json, *.safetensors)",
+            dir);
     j->real_dir = real(j->a, j->dir);
     return true;
 }

@@ -18,12 +18,13 @@ static void hash_tensor(void *ctx, size_t i, unsigned thread) {
     (void)thread;
     digests *d = ctx;
     const st_tensor *t = checkpoint_at(d->c, i);
-    size_t n = (size_t)ir_type_bytes(&t->type);
+    uint64_t n;
+    const uint8_t *stored = st_stored(t, &n);
     sha256 h;
     sha256_init(&h);
-    for (size_t at = 0; at < n; at += PIECE) {
-        const uint8_t *piece = (const uint8_t *)t->data + at;
-        size_t m = n - at < PIECE ? n - at : PIECE;
+    for (uint64_t at = 0; at < n; at += PIECE) {
+        const uint8_t *piece = stored + at;
+        size_t m = n - at < PIECE ? (size_t)(n - at) : PIECE;
         sha256_update(&h, piece, m);
         file_drop(piece, m);
     }
@@ -31,7 +32,7 @@ static void hash_tensor(void *ctx, size_t i, unsigned thread) {
 }
 
 static void add_tensor(str *s, const st_tensor *t, const char *hex) {
-    str_printf(s, "%s %s [", t->name, dtype_name(t->type.dtype));
+    str_printf(s, "%s %s [", t->name, t->view ? t->view->form->name : dtype_name(t->type.dtype));
     for (int i = 0; i < t->type.rank; i++) str_printf(s, "%s%" PRId64, i ? "," : "", t->type.dim[i]);
     str_printf(s, "] %s\n", hex);
 }

@@ -182,7 +182,7 @@ static bool matches(const quant_report *r, const char *pattern) {
 static void add_missing_tokenizer(const job *j, str *s) {
     if (!j->has_tokenizer)
         str_printf(s, "warning: %s has no tokenizer.json: text needs --tokenizer DIR, or token ids only\n",
-                   j->dir);
+                   j->o->tokenizer ? j->o->tokenizer : j->dir);
 }
 
 /* Entries of the precision plan that no package has a value for. */

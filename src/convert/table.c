@@ -10,9 +10,8 @@ static bool fill_rows(void *ctx, int64_t first, int64_t n, float *out, err *e) {
     job *j = ctx;
     const st_tensor *t = j->table.tensor;
     uint64_t width = (uint64_t)t->type.dim[1], at = (uint64_t)first * width, count = (uint64_t)n * width;
-    unsigned bytes = dtype_bits((ir_dtype)t->type.dtype) / 8;
     st_floats(t, at, count, out);
-    file_drop((const uint8_t *)t->data + at * bytes, count * bytes);
+    st_drop(t, at, count);
     return job_report_written(j, (uint64_t)(first + n) * embedding_row_bytes(j->table.kind, (int64_t)width),
                               e);
 }

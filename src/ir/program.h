@@ -22,6 +22,14 @@ typedef struct {
     size_t len;
 } ir_string;
 
+/* Where the values of a matrix [rows, cols] are codes times scales to begin with: the operands of a
+ * constexpr_blockwise_shift_scale that makes them. */
+typedef struct {
+    const struct ir_const *codes,
+        *scales;     /* int8 or int4 [rows, cols], fp16 [rows, cols / n]; or NULL, and */
+    const char *why; /* why there is no such op */
+} ir_packed;
+
 /* A constant's bytes: row-major, packed as in weight.bin (sub-byte types are one LSB-first bit stream).
  * Exactly one of data and fill is set, except for zero elements. Functions that use the same ir_const share
  * its bytes in the file. */
@@ -31,11 +39,12 @@ typedef struct ir_const {
     size_t bytes;     /* size of data (ir_type_bytes(); DT_STRING: count * sizeof(ir_string)) */
     ir_fill_fn *fill; /* or: how to make the bytes when they are written */
     const void *fill_ctx;
-    uint64_t fill_unit;    /* elements that are made together; 0: 64. Whole bytes, at most 16 MiB of them */
-    const char *blob_file; /* where it was read from: "weights/weight.bin" below @model_path; NULL: an
-                              immediate value */
-    uint64_t blob_offset;  /* of the record's metadata */
-    bool in_blob;          /* keep (reader) or put (builder) it in the weight file */
+    const ir_packed *packed; /* with fill: a shorter way to say the same; NULL: none */
+    uint64_t fill_unit;      /* elements that are made together; 0: 64. Whole bytes, at most 16 MiB of them */
+    const char *blob_file;   /* where it was read from: "weights/weight.bin" below @model_path; NULL: an
+                                immediate value */
+    uint64_t blob_offset;    /* of the record's metadata */
+    bool in_blob;            /* keep (reader) or put (builder) it in the weight file */
 } ir_const;
 
 /* How a value appears where it is used as an operand. */

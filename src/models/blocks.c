@@ -42,6 +42,7 @@ ir_value *swiglu(graph *g, ir_value *x) {
 /* theta^(-2j/dims), with llama3's stretch of the long wavelengths. */
 static double inverse_frequency(const rope_config *r, int64_t j) {
     double f = pow(r->theta, -2.0 * (double)j / (double)r->dims);
+    if (r->kind == ROPE_DIVISORS) return f / (double)r->divisor[j];
     if (r->kind != ROPE_LLAMA3) return f;
     const double pi = 3.14159265358979323846;
     double turns = r->original_max * f / (2 * pi); /* of this pair over the original context */

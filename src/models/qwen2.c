@@ -6,6 +6,6 @@ static ir_value *layer(graph *g, ir_value *x) {
 }
 
 const model_family family_qwen2 = {
-    .config = {.name = "qwen2", .model_type = {"qwen2"}, .rotary_factor = 1},
+    .config = {.name = "qwen2", .model_type = {"qwen2"}, .rotary_factor = 1, .gguf = "qwen2"},
     .layer = layer,
 };

@@ -14,7 +14,9 @@ const model_family family_qwen3_5 = {
                .linear_layers = true,
                .rotary_factor = 0.25,
                .partial_rotary = true,
-               .head_dim = 256},
+               .head_dim = 256,
+               .gguf = "qwen35",
+               .gguf_model_type = "qwen3_5_text"},
     .no_single =
         "its DeltaNet layers keep a recurrent state that a call with a flexible number of tokens can't step",
     .final_norm = FOLD_ADD_ONE,

@@ -20,7 +20,8 @@ typedef struct {
 bool weight_readable(ir_dtype d); /* fp32, fp16, bf16 */
 weight_range weight_scan(const st_tensor *t, weight_fold fold);
 /* Rows [row, row + shape.dim[0]) of a readable tensor as a constant of that shape; d: fp16 or fp32. Borrows
- * the mapped bytes when nothing has to be converted. */
+ * the mapped bytes when nothing has to be converted. Blocks of codes that an op can hold as they are, are the
+ * constant's packed form. */
 const ir_const *weight_const(arena *a, const st_tensor *t, weight_fold fold, int64_t row, ir_type shape);
 /* The same elements in the same dtype. Both readable. */
 bool weight_equal(const st_tensor *a, const st_tensor *b);

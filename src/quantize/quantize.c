@@ -92,6 +92,12 @@ static const char *obstacle(const quantizer *q, const ir_const *c, quant_scheme 
     int64_t rows = c->type.dim[0], cols = c->type.dim[1];
     if (s->kind == QUANT_NONE) return "";
     if (c->type.dtype != DT_FP16) return "it is kept in fp32";
+    if (s->kind == QUANT_KEEP) {
+        if (!c->packed) return "it is stored as plain numbers";
+        if (!c->packed->codes) return c->packed->why;
+        *s = *quant_scheme_kept(c->packed->codes->type.dtype == DT_INT4);
+        return NULL;
+    }
     if (rows * cols < 2048) return "it has fewer than 2048 elements";
     if (s->kind == QUANT_LUT) {
         if (s->group > rows) s->group = rows;
@@ -119,6 +125,11 @@ static struct packed pack(quantizer *q, const char *name, const ir_const *c, boo
     q->result = arena_grow(a, q->result, q->n, &q->cap, q->n + 1, sizeof *q->result);
     q->result[q->n++] = r;
     if (r->why) return packed;
+    if (choose(q, name).kind == QUANT_KEEP) {
+        packed.codes = c->packed->codes, packed.tables = c->packed->scales;
+        r->bytes = (uint64_t)(ir_type_bytes(&packed.codes->type) + ir_type_bytes(&packed.tables->type));
+        return packed;
+    }
     quant_job *j = ARENA_NEW(a, quant_job);
     *j = (quant_job){.source = c,
                      .rows = c->type.dim[0],

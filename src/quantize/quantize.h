@@ -26,7 +26,8 @@ typedef struct {
 /* Rewrites every function of p. Weights that a scheme does not divide evenly stay as they are, and the report
  * says why. Constants of the weight file that are not the weight of a linear op or a gathered table (norms,
  * convolutions, RoPE tables) are not touched, and listed too. is_vocab tells embedding and head constants
- * from the rest. */
+ * from the rest. The scheme keep takes the packed form that a constant has, and its results are those of
+ * w8b32 or w4 without an error. */
 bool quantize_program(ir_program *p, const quant_recipe *r, bool (*is_vocab)(const char *name),
                       quant_report *report, err *e);
 #endif

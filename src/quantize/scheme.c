@@ -5,7 +5,7 @@
 static const quant_scheme schemes[] = {
     {"fp16", QUANT_NONE, 16, 0},     {"lut4", QUANT_LUT, 4, 32},       {"lut6", QUANT_LUT, 6, 32},
     {"lut8", QUANT_LUT, 8, 32},      {"w8", QUANT_INT8_CHANNEL, 8, 0}, {"w8b32", QUANT_INT8_BLOCK, 8, 32},
-    {"w4", QUANT_INT4_BLOCK, 4, 32},
+    {"w4", QUANT_INT4_BLOCK, 4, 32}, {"keep", QUANT_KEEP, 8, 0},
 };
 
 bool quant_scheme_by_name(quant_scheme *s, const char *name, err *e) {
@@ -14,7 +14,14 @@ bool quant_scheme_by_name(quant_scheme *s, const char *name, err *e) {
             *s = schemes[i];
             return true;
         }
-    return err_set(e, ERR_USAGE, "scheme %.50s: expected fp16, lut4, lut6, lut8, w8, w8b32 or w4", name);
+    return err_set(e, ERR_USAGE, "scheme %.50s: expected fp16, lut4, lut6, lut8, w8, w8b32, w4 or keep",
+                   name);
+}
+
+const quant_scheme *quant_scheme_kept(bool four_bits) {
+    const quant_scheme *s = schemes;
+    while (s->kind != (four_bits ? QUANT_INT4_BLOCK : QUANT_INT8_BLOCK)) s++;
+    return s;
 }
 
 static bool read_rule(quant_rule *r, arena *a, const json *j, size_t number, err *e) {

@@ -4,10 +4,18 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-typedef enum { QUANT_NONE, QUANT_LUT, QUANT_INT8_CHANNEL, QUANT_INT8_BLOCK, QUANT_INT4_BLOCK } quant_kind;
+typedef enum {
+    QUANT_NONE,
+    QUANT_LUT,
+    QUANT_INT8_CHANNEL,
+    QUANT_INT8_BLOCK,
+    QUANT_INT4_BLOCK,
+    QUANT_KEEP
+} quant_kind;
 
 typedef struct {
-    const char *name; /* "fp16", "lut4", "lut6", "lut8", "w8", "w8b32", "w4" */
+    const char *name; /* "fp16", "lut4", "lut6", "lut8", "w8", "w8b32", "w4"; "keep": codes and scales as the
+                         source has them */
     quant_kind kind;
     unsigned bits; /* of a code */
     int64_t
@@ -16,6 +24,9 @@ typedef struct {
 
 /* By name, with the default group (32); false when there is none of that name (the error lists them). */
 bool quant_scheme_by_name(quant_scheme *s, const char *name, err *e);
+
+/* What keep makes of codes of 8 or 4 bits. */
+const quant_scheme *quant_scheme_kept(bool four_bits);
 
 typedef struct {
     const char

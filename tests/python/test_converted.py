@@ -16,27 +16,33 @@ MODELS = os.path.join(os.environ.get("MILLET_CASES", "../shared/cases"), "models
 SMALL = os.path.join(os.environ["MILLET_SOURCE"], "models", "tiny-qwen3.5")
 
 
-def tensors(checkpoint):
-    """name -> fp32 array, from every safetensors file."""
+def tensors_of(path):
+    """name -> fp32 array, of a safetensors file."""
     import numpy as np
 
     found = {}
+    with open(path, "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        base = f.tell()
+        for name, t in head.items():
+            if name == "__metadata__":
+                continue
+            f.seek(base + t["data_offsets"][0])
+            raw = f.read(t["data_offsets"][1] - t["data_offsets"][0])
+            if t["dtype"] == "BF16":
+                value = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
+            else:
+                value = np.frombuffer(raw, {"F32": np.float32, "F16": np.float16}[t["dtype"]]).astype(np.float32)
+            found[name] = value.reshape(t["shape"])
+    return found
+
+
+def tensors(checkpoint):
+    """The same of every safetensors file of a checkpoint."""
+    found = {}
     for path in glob.glob(os.path.join(checkpoint, "*.safetensors*")):
-        if path.endswith(".json"):
-            continue
-        with open(path, "rb") as f:
-            head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
-            base = f.tell()
-            for name, t in head.items():
-                if name == "__metadata__":
-                    continue
-                f.seek(base + t["data_offsets"][0])
-                raw = f.read(t["data_offsets"][1] - t["data_offsets"][0])
-                if t["dtype"] == "BF16":
-                    value = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
-                else:
-                    value = np.frombuffer(raw, {"F32": np.float32, "F16": np.float16}[t["dtype"]]).astype(np.float32)
-                found[name] = value.reshape(t["shape"])
+        if not path.endswith(".json"):
+            found |= tensors_of(path)
     return found
 
 
