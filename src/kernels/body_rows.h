@@ -45,7 +45,8 @@ INLINE norm_row norm_start(const kern_norm *job, int64_t r) {
     if (job->kind == KERN_NORM_LAYER) row.mean = row_sum(x, job->n, 0, false) / n;
     if (job->kind == KERN_NORM_NONE) return row;
     float sum = row_sum(x, job->n, row.mean, true);
-    row.factor *= 1 / sqrtf((job->kind == KERN_NORM_SUM ? sum : sum / n) + job->eps);
+    float unit = 1 / sqrtf((job->kind == KERN_NORM_SUM ? sum : sum / n) + job->eps);
+    row.factor = job->half ? unit : row.factor * unit;
     return row;
 }
 
@@ -67,6 +68,7 @@ INLINE void store_up_to(float *p, vec v, int64_t n) {
 /* Up to LANES elements from i on, before rotation. */
 INLINE vec norm_value(const norm_row *r, int64_t i, int64_t n) {
     vec v = (load_up_to(r->x + i, n) - r->mean) * r->factor;
+    if (r->job->half) v = v_round_half(v) * r->job->scale;
     if (r->job->weight) v *= load_up_to(r->job->weight + i, n);
     if (r->job->bias) v += load_up_to(r->job->bias + i, n);
     return v;

@@ -74,6 +74,7 @@ typedef struct {
     int64_t n, inner; /* elements of a row; rows in the inner step */
     kern_norm_kind kind;
     float eps, scale; /* scale: 1 for none */
+    bool half;        /* x * norm(x) is rounded to numbers that fp16 has */
     const float *x, *weight, *bias, *z;
     kern_step x_step, z_step, y_step;
     const float *cos, *sin; /* [outer][dims] ld_table apart */

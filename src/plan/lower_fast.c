@@ -143,7 +143,7 @@ bool lower_conv_silu(lower *l, const ir_op *op) {
     while (first && l->p->step[first - 1].fn == run_fast_conv &&
            l->p->step[first - 1].arg[0].buffer == at->buffer)
         first--;
-    if (first == l->p->n_step) return false;
+    if (first == l->p->n_step || ((const step_fast_conv *)l->p->step[first].param)->job.silu) return false;
     for (size_t i = first; i < l->p->n_step; i++)
         ((step_fast_conv *)(uintptr_t)l->p->step[i].param)->job.silu = true;
     lower_set(l, op->out[0], *at);

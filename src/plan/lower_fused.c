@@ -11,7 +11,8 @@ static place visible(lower *l, const place *mask, const place *length, int64_t t
     for (size_t i = 0; i < l->n_prepared; i++) {
         const lower_prepared *q = &l->prepared[i];
         bool same = q->x.space == mask->space && q->x.buffer == mask->buffer && q->x.first == mask->first &&
-                    q->x.data == mask->data && !length;
+                    q->x.data == mask->data && !length &&
+                    q->x.stride[q->x.type.rank - 2] == mask->stride[mask->type.rank - 2];
         if (q->form == -1 && q->m == tokens && q->k == keys && same) return q->y;
     }
     ir_type type = IR_TYPE(DT_INT32, tokens);

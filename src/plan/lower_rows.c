@@ -118,6 +118,7 @@ static bool fast_norm(lower *l, const ir_op *op, const place *x, const place *y)
                         .kind = sum ? KERN_NORM_SUM : KERN_NORM_MEAN,
                         .eps = (float)lower_number(l, op, A_epsilon, 0),
                         .scale = (float)lower_number(l, op, A_scale, 1),
+                        .half = lower_int(l, op, A_rounding, 0) & 1,
                         .weight = lower_vector(l, op, A_gamma)};
     if (l->strict || !two_steps(&m, NULL)) return false;
     emit_norm(l, m, sum ? "l2 norm" : "rms norm", y);
@@ -149,7 +150,8 @@ static bool fast_rope(lower *l, const ir_op *op, const place in[3], const place 
     table_strides(&in[1], &op->out[0]->type, cos);
     table_strides(&in[2], &op->out[0]->type, sin);
     if (l->strict || memcmp(cos, sin, (size_t)m.rows.rank * sizeof *cos)) return false;
-    bool joins = all_zero(cos, &m.rows) && newest_norm(l, ir_in(op, A_x), &in[0]) && !l->norm.turned;
+    bool joins = all_zero(cos, &m.rows) && newest_norm(l, ir_in(op, A_x), &in[0]) && !l->norm.turned &&
+                 !l->norm.gated; /* a step turns before it gates */
     if (joins) m = l->norm;
     if (!joins) m.job = (kern_norm){.n = m.rows.n, .kind = KERN_NORM_NONE, .scale = 1};
     if (!two_steps(&m, joins ? NULL : cos)) return false;
@@ -163,7 +165,8 @@ static bool fast_rope(lower *l, const ir_op *op, const place in[3], const place 
 
 /* up: the newest norm, times silu(gate). */
 static bool gated_norm(lower *l, const ir_op *op, const place in[2], const place *y) {
-    if (l->strict || !newest_norm(l, ir_in(op, A_up), &in[1]) || in[0].space != SPACE_ACT) return false;
+    if (l->strict || !newest_norm(l, ir_in(op, A_up), &in[1]) || l->norm.gated || in[0].space != SPACE_ACT)
+        return false;
     for (uint32_t k = 0; k < l->p->step[l->p->n_step - 1].n_out; k++)
         if (l->p->step[l->p->n_step - 1].arg[k].buffer == in[0].buffer) return false;
     lower_norm m = l->norm;

@@ -75,6 +75,14 @@ bool lower_state_passes(lower *l, const place *x, const ir_value *v) {
     return true;
 }
 
+/* A cast to fp16 made it, which may have been left to who reads it (lower_cast()). */
+static bool was_cast(const ir_value *v) {
+    for (; v->def && lower_is_view(v->def); v = ir_in(v->def, A_x))
+        if (v->def->code == OP_cast && v->type.dtype == DT_FP16 && ir_in(v->def, A_x)->type.dtype == DT_FP32)
+            return true;
+    return false;
+}
+
 bool lower_slice_update(lower *l, const ir_op *op) {
     const ir_value *r = op->out[0];
     place x = *lower_at(l, ir_in(op, A_x));
@@ -92,7 +100,7 @@ bool lower_slice_update(lower *l, const ir_op *op) {
                        .type = target.type,
                        .update = update.type,
                        .store = target.store,
-                       .round = lower_rounds(l, &r->type),
+                       .round = lower_rounds(l, &r->type) || was_cast(ir_in(op, A_update)),
                        .begin = -1,
                        .end = -1};
     memcpy(u->stride, target.stride, sizeof u->stride);

@@ -211,6 +211,14 @@ static void check_norm(const kern_ops *k, uint64_t *seed, const norm_case *c) {
         e = fmax(e, worst(got, want, c->n, 1)); /* rotation and bias cancel: errors are of the size of 1 */
     }
     test_check(e <= bound, "%s: norm %ld is off by %g", k->isa, (long)(c - norms), e);
+    if (!c->weight && !c->bias && !c->dims && !c->gate && job.scale == 1) {
+        job.y = p, job.half = true;
+        k->norm(&job, 0, rows);
+        for (int64_t i = 0; i < size; i++)
+            test_check(p[i] == num_round_f16(y[i]), "%s: norm %ld, rounded to fp16", k->isa,
+                       (long)(c - norms));
+        job.half = false;
+    }
     job.y = p;
     if (!c->to) {
         IN_PIECES(k->norm, &job, rows, seed)

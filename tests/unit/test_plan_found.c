@@ -1,0 +1,129 @@
+/* What random programs (tests/fuzz/graphs) found: the graphs that differed between plan and evaluator, by
+ * what was wrong. */
+#include "plan_graph.h"
+
+/* Elements [from, to) of the last axis. */
+static ir_value *columns_from(graph *g, ir_value *x, int from, int to) {
+    ir_type t = b_type(&g->b, x);
+    int32_t begin[IR_MAX_RANK] = {0}, end[IR_MAX_RANK];
+    for (int d = 0; d < t.rank; d++) end[d] = (int32_t)t.dim[d];
+    begin[t.rank - 1] = from, end[t.rank - 1] = to;
+    ir_value *first = b_ints(&g->b, begin, (size_t)t.rank), *last = b_ints(&g->b, end, (size_t)t.rank);
+    return b_op(&g->b, OP_slice_by_index, NULL, A_x, x, A_begin, first, A_end, last, A_NONE);
+}
+
+static ir_value *normalised(graph *g, ir_value *x) {
+    ir_value *mean = b_op(&g->b, OP_reduce_mean, NULL, A_x, one(g, OP_square, x), A_axes, B_INTS(&g->b, -1),
+                          A_keep_dims, b_bool(&g->b, true), A_NONE);
+    return two(g, OP_mul, x, b_op(&g->b, OP_rsqrt, NULL, A_x, mean, A_epsilon, b_f32(&g->b, 1e-6f), A_NONE));
+}
+
+/* A program's own cast to fp16 rounds, between a norm and its weight, too. The weight is large, so that what
+ * is rounded are subnormal numbers. */
+static void cast_in_a_norm(void **state) {
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        graph *g = begin(5 + (uint64_t)form);
+        ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP32, 3, 40));
+        float *v = ARENA_ARRAY(g->a, float, 40);
+        for (int i = 0; i < 40; i++) v[i] = i == 0 ? 1 : 3e-6f; /* the first element decides about the norm */
+        ir_value *y = normalised(g, two(g, OP_mul, x, b_floats(&g->b, DT_FP32, v, IR_TYPE(DT_FP32, 40))));
+        y = cast(g, y, "fp16");
+        for (int i = 0; i < 40; i++) v[i] = i == 0 ? 1e-2f : 6e4f;
+        y = two(g, OP_mul, y,
+                form == 1 ? b_f16(&g->b, 6e4f) : b_floats(&g->b, DT_FP16, v, IR_TYPE(DT_FP16, 40)));
+        b_output(&g->b, columns_from(g, y, 1, 40));
+        check(g, OP_NONE, false, "cast in a norm");
+    }
+}
+
+/* A step of a convolution takes silu over once. */
+static void silu_twice(void **state) {
+    (void)state;
+    graph *g = begin(2);
+    ir_builder *b = &g->b;
+    ir_value *u = b_input(b, "u", IR_TYPE(DT_FP16, 1, 20, 1)),
+             *s = b_state(b, "s", IR_TYPE(DT_FP16, 1, 20, 3));
+    ir_value *both[2] = {b_op(b, OP_read_state, NULL, A_input, s, A_NONE), u};
+    ir_value *history = b_opv(b, OP_concat, NULL, A_values, both, 2, A_axis, b_i32(b, 2), A_interleave,
+                              b_bool(b, false), A_NONE);
+    write_state(g, s, columns_from(g, history, 1, 4));
+    ir_value *y = b_op(b, OP_conv, NULL, A_x, history, A_weight,
+                       constant(g, DT_FP16, IR_TYPE(DT_FP16, 20, 1, 4)), A_groups, b_i32(b, 20), A_NONE);
+    b_output(b, one(g, OP_silu, one(g, OP_silu, y)));
+    check(g, OP_fused_conv_step, true, "silu twice");
+}
+
+static ir_value *turned(graph *g, ir_value *x, ir_value *cos, ir_value *sin, int half) {
+    ir_value *part[2];
+    b_op_multi(&g->b, OP_split, NULL, part, 2, A_x, x, A_split_sizes, B_INTS(&g->b, half, half), A_axis,
+               b_i32(&g->b, -1), A_NONE);
+    ir_value *other[2] = {two(g, OP_mul, part[1], b_f32(&g->b, -1)), part[0]};
+    ir_value *joined = b_opv(&g->b, OP_concat, NULL, A_values, other, 2, A_axis, b_i32(&g->b, -1),
+                             A_interleave, b_bool(&g->b, false), A_NONE);
+    ir_value *straight = two(g, OP_mul, x, cos);
+    return two(g, OP_add, straight, two(g, OP_mul, joined, sin));
+}
+
+/* A norm's step takes one gate over, and no rotation behind it. */
+static void behind_a_gate(void **state) {
+    (void)state;
+    for (int form = 0; form < 3; form++) {
+        graph *g = begin(11);
+        ir_builder *b = &g->b;
+        ir_value *x = b_input(b, "x", IR_TYPE(DT_FP32, 3, 32)), *z = b_input(b, "z", IR_TYPE(DT_FP32, 3, 32)),
+                 *w = b_input(b, "w", IR_TYPE(DT_FP32, 3, 32)),
+                 *cos = b_input(b, "cos", IR_TYPE(DT_FP32, 32)),
+                 *sin = b_input(b, "sin", IR_TYPE(DT_FP32, 32));
+        ir_value *y = two(g, OP_mul, one(g, OP_silu, z), normalised(g, x));
+        if (form == 0) y = two(g, OP_mul, one(g, OP_silu, w), y);
+        if (form == 1) y = turned(g, y, cos, sin, 16);
+        if (form == 2) y = two(g, OP_mul, one(g, OP_silu, w), turned(g, normalised(g, x), cos, sin, 16));
+        b_output(b, two(g, OP_mul, y, b_f32(b, 0.5f)));
+        check(g, OP_NONE, false, "behind a gate");
+    }
+}
+
+/* Numbers that a cast rounds stay rounded where the update is no state's. */
+static void update_of_a_cast(void **state) {
+    (void)state;
+    graph *g = begin(3);
+    ir_builder *b = &g->b;
+    ir_value *x = b_input(b, "x", IR_TYPE(DT_FP16, 6, 4)), *u = b_input(b, "u", IR_TYPE(DT_FP32, 2, 4));
+    ir_value *half = shaped(g, cast(g, two(g, OP_mul, u, b_f32(b, 0.123f)), "fp16"), B_INTS(b, 2, 4));
+    ir_value *y = b_op(b, OP_slice_update, NULL, A_x, x, A_update, half, A_begin, B_INTS(b, 1, 0), A_end,
+                       B_INTS(b, 3, 4), A_NONE);
+    y = cast(g, y, "fp32");
+    b_output(b, two(g, OP_mul, two(g, OP_sub, y, cast(g, cast(g, y, "fp16"), "fp32")), b_f32(b, 1000)));
+    b_output(b, y);
+    check(g, OP_NONE, false, "update of a cast");
+}
+
+/* Two attentions with a mask of several rows, and with its first row for all tokens. */
+static void rows_of_a_mask(void **state) {
+    (void)state;
+    graph *g = begin(9);
+    ir_builder *b = &g->b;
+    float hidden[3 * 8];
+    for (int i = 0; i < 24; i++) hidden[i] = i % 8 > 2 * (i / 8) + 1 ? -30000 : 0;
+    ir_value *q = b_input(b, "q", IR_TYPE(DT_FP32, 1, 2, 3, 16)),
+             *k = b_input(b, "k", IR_TYPE(DT_FP32, 1, 2, 8, 16)),
+             *v = b_input(b, "v", IR_TYPE(DT_FP32, 1, 2, 8, 16));
+    ir_value *mask = two(g, OP_add, b_floats(b, DT_FP32, hidden, IR_TYPE(DT_FP32, 1, 1, 3, 8)),
+                         two(g, OP_mul, b_input(b, "m", IR_TYPE(DT_FP32, 1, 1, 3, 8)), b_f32(b, 0.1f)));
+    ir_value *first = b_op(b, OP_slice_by_index, NULL, A_x, mask, A_begin, B_INTS(b, 0, 0, 0, 0), A_end,
+                           B_INTS(b, 1, 1, 1, 8), A_NONE);
+    for (int i = 0; i < 2; i++)
+        b_output(b, b_op(b, OP_scaled_dot_product_attention, NULL, A_query, q, A_key, k, A_value, v,
+                         A_attn_mask, i ? mask : first, A_NONE));
+    check(g, OP_NONE, false, "rows of a mask");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cast_in_a_norm),   cmocka_unit_test(silu_twice),     cmocka_unit_test(behind_a_gate),
+        cmocka_unit_test(update_of_a_cast), cmocka_unit_test(rows_of_a_mask),
+    };
+    cmocka_set_test_filter(getenv("MILLET_TEST"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
