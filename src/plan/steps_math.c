@@ -13,12 +13,12 @@ static const float *row_at(const step_rows *r, const float *x, int64_t i) {
     return x;
 }
 
-/* log(sum(exp(x - max))) + max */
+/* log(sum(exp(x - max))) + max, inf where that is infinite; -inf for a row of nothing but -inf */
 static float log_sum_exp(const float *x, int64_t step, int64_t n) {
     float top = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) top = x[i * step] > top ? x[i * step] : top;
     if (isinf(top)) top = top > 0 ? INFINITY : 0;
-    for (int64_t i = 0; i < n; i++) sum += expf(x[i * step] - top);
+    for (int64_t i = 0; i < n; i++) sum += isinf(top) ? 1 : expf(x[i * step] - top);
     return logf(sum) + top;
 }
 

@@ -119,10 +119,25 @@ static void rows_of_a_mask(void **state) {
     check(g, OP_NONE, false, "rows of a mask");
 }
 
+/* The logarithm of a sum with infinite terms. */
+static void infinite_terms(void **state) {
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        graph *g = begin(4);
+        ir_builder *b = &g->b;
+        ir_value *x = b_input(b, "x", IR_TYPE(DT_FP32, 4, 9));
+        x = two(g, OP_mul, one(g, OP_exp, x), b_f32(b, form ? -INFINITY : INFINITY));
+        b_output(b, b_op(b, OP_reduce_log_sum_exp, NULL, A_x, x, A_axes, B_INTS(b, -1), A_keep_dims,
+                         b_bool(b, false), A_NONE));
+        check(g, OP_NONE, false, "infinite terms");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cast_in_a_norm),   cmocka_unit_test(silu_twice),     cmocka_unit_test(behind_a_gate),
-        cmocka_unit_test(update_of_a_cast), cmocka_unit_test(rows_of_a_mask),
+        cmocka_unit_test(cast_in_a_norm), cmocka_unit_test(silu_twice),
+        cmocka_unit_test(behind_a_gate),  cmocka_unit_test(update_of_a_cast),
+        cmocka_unit_test(rows_of_a_mask), cmocka_unit_test(infinite_terms),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
