@@ -46,7 +46,8 @@ typedef struct {
 typedef struct {
     arena *a;
     const char *artifact, *precision;
-    const char *linear; /* number paths of linear layers: of single tokens, of prompts */
+    const char *contract; /* description file; NULL */
+    const char *linear;   /* number paths of linear layers: of single tokens, of prompts */
     lm *m;
     bench_limits *limits; /* one a number of threads */
     size_t n_limits;

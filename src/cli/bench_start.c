@@ -33,8 +33,10 @@ void bench_print_start(const bench_start *s, bool as_json) {
 }
 
 static bool spawn(const bench_report *s, int out, pid_t *pid, err *e) {
-    const char *argv[] = {"millet", "bench",       s->artifact,  "--protocol", "start",
-                          "--json", "--precision", s->precision, NULL};
+    const char *argv[] = {"millet",      "bench",      s->artifact,
+                          "--protocol",  "start",      "--json",
+                          "--precision", s->precision, s->contract ? "--contract" : NULL,
+                          s->contract,   NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);

@@ -178,10 +178,11 @@ static rt_mode mode_of(const bench_report *s) {
 /* Opens the artifact, refuses what does not fit, and times starts while nothing of it is mapped. */
 static bool begin(bench_report *s, bool starts, err *e) {
     footprint f;
-    s->m = lm_open(s->artifact, NULL, e);
+    s->m = lm_open_as(s->artifact, NULL, s->contract, e);
     bool ok = s->m != NULL;
     for (size_t i = 0; i < s->n && ok; i++) ok = bench_fits(s->m, &s->row[i].c, e);
-    ok = ok && footprint_of(&f, s->a, s->m, s->artifact, e) && footprint_bytes(&f, &s->size, e);
+    if (ok) footprint_of(&f, s->a, s->m);
+    ok = ok && footprint_bytes(&f, &s->size, e);
     if (!ok || !starts) return ok;
     lm_close(s->m);
     s->m = NULL;
@@ -191,7 +192,7 @@ static bool begin(bench_report *s, bool starts, err *e) {
 static bool open_timed(bench_report *s, err *e) {
     lm_close(s->m);
     double start = clock_seconds();
-    s->m = lm_open(s->artifact, NULL, e);
+    s->m = lm_open_as(s->artifact, NULL, s->contract, e);
     s->load = clock_seconds() - start;
     return s->m != NULL;
 }
@@ -237,7 +238,7 @@ static int print_start(const cli_args *a, const bench_report *s) {
     bench_start t;
     err e = {0};
     use_threads(s->limits[0].threads);
-    if (!bench_run_start(s->artifact, mode_of(s), &t, &e)) return cli_fail(&e);
+    if (!bench_run_start(s->artifact, s->contract, mode_of(s), &t, &e)) return cli_fail(&e);
     bench_print_start(&t, cli_flag(a, "json"));
     return CLI_OK;
 }
@@ -295,8 +296,10 @@ static int print_changes(const cli_args *a, const bench_report *s) {
 }
 
 int cmd_bench(const cli_args *a) {
-    bench_report s = {
-        .a = arena_new(), .artifact = cli_arg(a, "[ARTIFACT]"), .precision = cli_text(a, "precision")};
+    bench_report s = {.a = arena_new(),
+                      .artifact = cli_arg(a, "[ARTIFACT]"),
+                      .contract = cli_text(a, "contract"),
+                      .precision = cli_text(a, "precision")};
     int code = choose(a, &s);
     if (code == CLI_OK) {
         cli_catch_interrupts();

@@ -120,7 +120,7 @@ int cmd_run(const cli_args *a) {
     bool as_json = cli_flag(a, "json");
     cli_catch_interrupts();
     double start = clock_seconds(), load = 0;
-    lm *m = lm_open(cli_arg(a, "PACKAGE"), cli_text(a, "tokenizer"), &e);
+    lm *m = lm_open_as(cli_arg(a, "PACKAGE"), cli_text(a, "tokenizer"), cli_text(a, "contract"), &e);
     bool ok = m && read_prompt(a, m, &ids, &n, &e);
     load = clock_seconds() - start;
     if (ok) {

@@ -41,6 +41,7 @@ static void print_json(const lm *m, const score_result *r) {
     str_json_double(&b, exp(mean));
     str_adds(&b, ",\"top1_agreement\":");
     str_json_double(&b, r->compared ? (double)r->agree / (double)r->compared : NAN);
+    if (m->form.best) str_adds(&b, ",\"argmax_only\":true");
     str_printf(&b, ",\"candidates\":%lld,\"outside_candidates\":%zu,\"seconds\":", (long long)m->form.top_k,
                r->outside);
     str_json_double(&b, r->seconds);
@@ -62,7 +63,9 @@ static void print_text(const lm *m, const score_result *r) {
     }
     cli_printf("top-1 agreement    %.2f %% (%zu of %zu)\n", 100.0 * (double)r->agree / (double)r->compared,
                r->agree, r->compared);
-    if (m->form.top_k)
+    if (m->form.best)
+        cli_printf("The package returns the best token of each position only, no probabilities: there is no NLL.\n");
+    else if (m->form.top_k)
         cli_printf("The package returns the best %lld candidates of each position: NLL is relative to these; "
                    "%zu next "
                    "tokens were not among them and are left out.\n",
@@ -86,12 +89,13 @@ int cmd_score(const cli_args *a) {
     size_t n = 0;
     score_result r;
     progress p = {.shown = isatty(STDERR_FILENO)};
+    setenv("MILLET_LINEAR", "int16", 0); /* unless chosen: what is asked for are values, not speed */
     cli_catch_interrupts();
     const score_options o = {.mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT,
                              .logits = cli_text(a, "logits"),
                              .progress = on_progress,
                              .ctx = &p};
-    lm *m = lm_open(cli_arg(a, "PACKAGE"), cli_text(a, "tokenizer"), &e);
+    lm *m = lm_open_as(cli_arg(a, "PACKAGE"), cli_text(a, "tokenizer"), cli_text(a, "contract"), &e);
     bool ok = m && read_ids(a, m, &ids, &n, &e);
     p.start = p.last = clock_seconds();
     ok = ok && score_ids(m, ids, n, &o, &r, &e);

@@ -18,6 +18,8 @@ struct embedding {
     file_map map;
     embedding_kind kind;
     uint64_t rows, width, row_bytes;
+    size_t first; /* byte where the rows begin */
+    bool foreign; /* there is no checksum */
     char *path;
 };
 
@@ -92,11 +94,62 @@ static bool read_header(embedding *t, const char *path, err *e) {
     return true;
 }
 
-embedding *embedding_open(const char *path, err *e) {
+/* ---- tables of others ---- */
+
+/* The rows fill the file from t->first on. */
+static bool count_rows(embedding *t, const char *path, err *e) {
+    uint64_t size = t->map.size - t->first;
+    t->row_bytes = embedding_row_bytes(t->kind, (int64_t)t->width);
+    t->rows = size / t->row_bytes;
+    return (t->rows && t->rows <= INT32_MAX && size % t->row_bytes == 0) ||
+           err_set(e, ERR_FORMAT, "%s: %" PRIu64 " bytes are no rows of %" PRIu64 " numbers (%s)", path, size,
+                   t->width, embedding_kind_name(t->kind));
+}
+
+/* What follows 'key': in a dictionary as Python prints it. */
+static const char *npy_member(const char *text, const char *key) {
+    const char *at = strstr(text, key);
+    if (!at || at == text || at[-1] != '\'' || strncmp(at + strlen(key), "':", 2) != 0) return NULL;
+    at += strlen(key) + 2;
+    return at + strspn(at, " ");
+}
+
+static bool read_npy(embedding *t, const char *path, err *e) {
+    const uint8_t *p = t->map.data;
+    size_t wide = t->map.size > 6 && p[6] > 1 ? 4 : 2, at = 8 + wide;
+    if (t->map.size < 16 || memcmp(p, "\x93NUMPY", 6) != 0 || p[6] < 1 || p[6] > 3)
+        return err_set(e, ERR_FORMAT, "%s: not a NumPy file", path);
+    size_t n = wide == 4 ? num_get32(p + 8) : num_get16(p + 8);
+    char text[512];
+    if (n >= sizeof text || n > t->map.size - at)
+        return err_set(e, ERR_FORMAT, "%s: a header of %zu bytes", path, n);
+    memcpy(text, p + at, n);
+    text[n] = 0;
+    t->first = at + n;
+    const char *descr = npy_member(text, "descr"), *order = npy_member(text, "fortran_order"),
+               *shape = npy_member(text, "shape");
+    char *end = NULL;
+    unsigned long long rows = shape && *shape == '(' ? strtoull(shape + 1, &end, 10) : 0;
+    unsigned long long width = end && *end == ',' ? strtoull(end + 1, &end, 10) : 0;
+    bool half = descr && !strncmp(descr, "'<f2'", 5), single = descr && !strncmp(descr, "'<f4'", 5);
+    if ((!half && !single) || !order || strncmp(order, "False", 5) != 0 || !rows || !width ||
+        width > INT32_MAX || rows > INT32_MAX || !end || *end != ')')
+        return err_set(e, ERR_UNSUPPORTED, "%s: expected a matrix of <f2 or <f4 in C order, found %.80s",
+                       path, text);
+    t->kind = half ? EMBEDDING_FP16 : EMBEDDING_FP32;
+    t->width = width;
+    if (!count_rows(t, path, e)) return false;
+    return t->rows == rows ||
+           err_set(e, ERR_FORMAT, "%s: %" PRIu64 " rows, but its header says %llu", path, t->rows, rows);
+}
+
+/* read: what the file says. */
+static embedding *open_table(const embedding *as, const char *path,
+                             bool (*read)(embedding *t, const char *path, err *e), err *e) {
     embedding *t = mem_alloc(sizeof *t);
-    *t = (embedding){0};
+    *t = *as;
     if (file_open_map(&t->map, path, e)) {
-        if (read_header(t, path, e)) {
+        if (read(t, path, e)) {
             t->path = mem_alloc(strlen(path) + 1);
             strcpy(t->path, path);
             return t;
@@ -105,6 +158,19 @@ embedding *embedding_open(const char *path, err *e) {
     }
     free(t);
     return NULL;
+}
+
+embedding *embedding_open(const char *path, err *e) {
+    return open_table(&(embedding){.first = HEADER}, path, read_header, e);
+}
+
+embedding *embedding_open_raw(const char *path, embedding_kind kind, int64_t width, err *e) {
+    const embedding as = {.kind = kind, .width = (uint64_t)width, .foreign = true};
+    return open_table(&as, path, count_rows, e);
+}
+
+embedding *embedding_open_npy(const char *path, err *e) {
+    return open_table(&(embedding){.foreign = true}, path, read_npy, e);
 }
 
 void embedding_close(embedding *t) {
@@ -128,7 +194,7 @@ embedding_kind embedding_kind_of(const embedding *t) {
 
 bool embedding_row(const embedding *t, int64_t id, float *out) {
     if (id < 0 || (uint64_t)id >= t->rows) return false;
-    const uint8_t *p = t->map.data + HEADER + (uint64_t)id * t->row_bytes;
+    const uint8_t *p = t->map.data + t->first + (uint64_t)id * t->row_bytes;
     if (t->kind == EMBEDDING_FP16) {
         num_f16_to_f32(out, p, t->width);
     } else if (t->kind == EMBEDDING_FP32) {
@@ -142,6 +208,7 @@ bool embedding_row(const embedding *t, int64_t id, float *out) {
 
 bool embedding_verify(const embedding *t, err *e) {
     uint32_t crc = 0;
+    if (t->foreign) return true;
     for (size_t at = HEADER, n; at < t->map.size; at += n) {
         n = t->map.size - at < BLOCK_BYTES ? t->map.size - at : BLOCK_BYTES;
         crc = crc32_add(crc, t->map.data + at, n);

@@ -23,6 +23,11 @@ typedef struct embedding embedding;
 
 /* Checks the header against its checksum and against the size of the file. */
 embedding *embedding_open(const char *path, err *e);
+/* Tables of others, without a checksum: raw rows of one kind (fp16, fp32), adjoining; or a NumPy file of
+ * version 1 to 3 that holds a matrix of these, C order. ERR_FORMAT when the file is no whole number of rows.
+ */
+embedding *embedding_open_raw(const char *path, embedding_kind kind, int64_t width, err *e);
+embedding *embedding_open_npy(const char *path, err *e);
 void embedding_close(embedding *t); /* NULL is allowed */
 int64_t embedding_rows(const embedding *t);
 int64_t embedding_width(const embedding *t);

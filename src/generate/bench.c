@@ -202,12 +202,12 @@ void bench_result_free(bench_result *r) {
     *r = (bench_result){0};
 }
 
-static bool open_and_feed(lm **m, decoder **d, const char *artifact, rt_mode mode, double start,
-                          bench_start *s, err *e) {
+static bool open_and_feed(lm **m, decoder **d, const char *artifact, const char *contract_file, rt_mode mode,
+                          double start, bench_start *s, err *e) {
     decoder_row row;
     int32_t id;
     sampler *greedy;
-    if (!(*m = lm_open(artifact, NULL, e))) return false;
+    if (!(*m = lm_open_as(artifact, NULL, contract_file, e))) return false;
     s->opened = clock_seconds() - start;
     id = bench_id((*m)->vocab, 0);
     if (!(*d = decoder_new(*m, mode, e)) || !decoder_feed(*d, &id, 1, NULL, &row, e)) return false;
@@ -218,10 +218,10 @@ static bool open_and_feed(lm **m, decoder **d, const char *artifact, rt_mode mod
     return ok;
 }
 
-bool bench_run_start(const char *artifact, rt_mode mode, bench_start *s, err *e) {
+bool bench_run_start(const char *artifact, const char *contract_file, rt_mode mode, bench_start *s, err *e) {
     lm *m = NULL;
     decoder *d = NULL;
-    bool ok = open_and_feed(&m, &d, artifact, mode, clock_seconds(), s, e);
+    bool ok = open_and_feed(&m, &d, artifact, contract_file, mode, clock_seconds(), s, e);
     s->peak = bench_peak_memory();
     decoder_free(d);
     lm_close(m);

@@ -48,7 +48,7 @@ typedef struct {
     double opened, first_token;
     uint64_t peak; /* bytes, of the whole process */
 } bench_start;
-bool bench_run_start(const char *artifact, rt_mode mode, bench_start *s, err *e);
+bool bench_run_start(const char *artifact, const char *contract_file, rt_mode mode, bench_start *s, err *e);
 void bench_result_free(bench_result *r);
 /* Most memory that this process has had resident (VmHWM), bytes; 0 when the system does not say. */
 uint64_t bench_peak_memory(void);

@@ -1,283 +1,132 @@
 #include "generate/contract.h"
+#include "base/json.h"
 #include "base/str.h"
-#include <stdarg.h>
-#include <stdio.h>
+#include "generate/pattern.h"
+#include "generate/values.h"
 #include <string.h>
 
-/* One look at a function as one form: what is missing or wrong is collected as text. */
 typedef struct {
-    const coreml_model *m;
-    const coreml_function *f;
-    str lacks;
-} look;
-
-static void lack(look *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void lack(look *l, const char *fmt, ...) {
-    char text[200];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (l->lacks.len) str_adds(&l->lacks, ", ");
-    str_adds(&l->lacks, text);
-}
-
-static const coreml_feature *by_name(const coreml_feature *list, size_t n, const char *name) {
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(list[i].name, name)) return &list[i];
-    return NULL;
-}
-
-static const coreml_feature *input(look *l, const char *name, int rank, ir_dtype a, ir_dtype b) {
-    const coreml_feature *x = by_name(l->f->in, l->f->n_in, name);
-    if (!x) {
-        lack(l, "input %s", name);
-        return NULL;
-    }
-    if (x->other || x->type.rank != rank || (x->type.dtype != a && x->type.dtype != b)) {
-        lack(l, "input %s as %s of rank %d", name, dtype_name(a), rank);
-        return NULL;
-    }
-    return x;
-}
-
-/* An output by the type that the program declares: descriptions leave out shapes that are not fixed. */
-static bool output(look *l, const char *name, int rank, ir_dtype a, ir_dtype b, size_t *at, ir_type *type) {
-    *at = SIZE_MAX;
-    for (size_t i = 0; i < l->f->n_out; i++)
-        if (!strcmp(l->f->out[i].name, name)) *at = i;
-    if (*at == SIZE_MAX) return false;
-    *type = l->f->out[*at].type;
-    const ir_function *p = l->m->program ? ir_function_find(l->m->program, l->f->name) : NULL;
-    for (size_t i = 0; p && i < p->body.n_out; i++)
-        if (!strcmp(p->body.out[i]->name, name)) *type = p->body.out[i]->type;
-    if (type->rank == rank && (type->dtype == a || type->dtype == b) && type->dim[rank - 1] > 0) return true;
-    lack(l, "output %s as %s of rank %d with a fixed last size", name, dtype_name(a), rank);
-    return false;
-}
-
-static void no_other_input(look *l, const char *const *known) {
-    for (size_t i = 0; i < l->f->n_in; i++) {
-        size_t k = 0;
-        while (known[k] && strcmp(l->f->in[i].name, known[k])) k++;
-        if (!known[k] && !l->f->in[i].optional) lack(l, "a meaning for input %s", l->f->in[i].name);
-    }
-}
-
-/* Inclusive bounds of dimension d of an input. An open upper end gives INT32_MAX. */
-static void bounds(const coreml_feature *x, int d, int64_t *lower, int64_t *upper) {
-    *lower = *upper = x->type.dim[d];
-    for (size_t i = 0; i < x->n_shapes; i++) {
-        if (x->shapes[i][d] < *lower) *lower = x->shapes[i][d];
-        if (x->shapes[i][d] > *upper) *upper = x->shapes[i][d];
-    }
-    if (x->range) *lower = x->range[d].lower, *upper = x->range[d].upper;
-    if (*upper < 0 || *upper > INT32_MAX) *upper = INT32_MAX;
-}
-
-/* An int32 [1] that a package may do without. */
-static bool scalar(look *l, const char *name) {
-    if (!by_name(l->f->in, l->f->n_in, name)) return false;
-    const coreml_feature *x = input(l, name, 1, DT_INT32, DT_INT32);
-    if (x && x->type.dim[0] != 1) lack(l, "input %s as [1]", name);
-    return x != NULL;
-}
-
-/* A package's part in a call of form chunks. one: the function is to be one for one token. */
-static bool as_stage(look *l, contract_stage *s, bool one) {
-    static const char *const known[] = {"hidden", "current_pos", "valid_length", NULL};
-    *s = (contract_stage){.function = l->f->name, .n_out = l->f->n_out};
-    const coreml_feature *hidden = input(l, "hidden", 3, DT_FP16, DT_FP32);
-    s->position = scalar(l, "current_pos");
-    s->valid = scalar(l, "valid_length");
-    const int64_t *dim = hidden ? hidden->type.dim : NULL;
-    if (dim && (dim[0] != 1 || dim[1] < 1 || (one && dim[1] != 1) || dim[2] < 1))
-        lack(l, one ? "input hidden as [1,1,h]" : "input hidden as [1,T,h]");
-    if (one && s->valid) lack(l, "a meaning for input valid_length");
-    no_other_input(l, known);
-    size_t before = l->lacks.len;
-    s->logits = output(l, "logits", 2, DT_FP32, DT_FP16, &s->at, &s->out);
-    if (!s->logits && l->lacks.len == before &&
-        !output(l, "hidden_out", 3, DT_FP32, DT_FP16, &s->at, &s->out) && l->lacks.len == before)
-        lack(l, "output logits");
-    if (l->lacks.len) return false;
-    s->in = hidden->type;
-    return true;
-}
-
-/* Ids that the embedding inside a package has rows for: what its metadata says, else the rows of the table
- * that input_ids gathers from (perhaps through a cast); 0 when neither tells. */
-static int64_t inner_vocab(const coreml_model *m, const char *function) {
-    int64_t n;
-    for (size_t i = 0; i < m->n_user; i++)
-        if (!strcmp(m->user[i].key, "vocab_size") && str_to_int64(m->user[i].value, &n) && n > 0 &&
-            n <= INT32_MAX)
-            return n;
-    const ir_function *f = m->program ? ir_function_find(m->program, function) : NULL;
-    for (size_t i = 0; f && i < f->body.n_op; i++) {
-        const ir_op *op = f->body.op[i];
-        if (op->code != OP_gather) continue;
-        const ir_value *ids = ir_in(op, A_indices), *x = ir_in(op, A_x);
-        if (ids && ids->def && ids->def->code == OP_cast) ids = ir_in(ids->def, A_x);
-        if (ids && ids->name && !strcmp(ids->name, "input_ids") && x && x->type.rank == 2)
-            return x->type.dim[0];
-    }
-    return 0;
-}
-
-static void single_outputs(contract *c, contract_stage *s, look *l) {
-    ir_type u = {0};
-    size_t before = l->lacks.len;
-    if (output(l, "logits", 3, DT_FP32, DT_FP16, &s->at, &s->out)) {
-        c->vocab = s->out.dim[2];
-        return;
-    }
-    bool values = output(l, "topk_values", 3, DT_FP32, DT_FP16, &s->at, &s->out);
-    bool ids = output(l, "topk_ids", 3, DT_INT32, DT_INT32, &c->ids, &u);
-    if (values && ids && s->out.dim[2] == u.dim[2])
-        c->top_k = u.dim[2];
-    else if (values && ids)
-        lack(l, "equal sizes of topk_values and topk_ids");
-    else if (l->lacks.len == before)
-        lack(l, "output logits, or topk_values and topk_ids");
-}
-
-/* Positions that the key caches of a function hold; INT32_MAX when there are none. */
-static int64_t cache_length(const coreml_function *f) {
-    static const char *const prefix[] = {"k_", "key_cache", "kv_cache"};
-    int64_t n = INT32_MAX;
-    for (size_t i = 0; i < f->n_state; i++) {
-        const coreml_feature *s = &f->state[i];
-        for (size_t k = 0; k < sizeof prefix / sizeof *prefix; k++)
-            if (!strncmp(s->name, prefix[k], strlen(prefix[k])) && s->type.rank >= 4 &&
-                s->type.dim[s->type.rank - 2] < n)
-                n = s->type.dim[s->type.rank - 2];
-    }
-    return n;
-}
-
-static bool as_single(contract *c, contract_function *fn, contract_stage *s, look *l) {
-    static const char *const known[] = {"input_ids", "causal_mask", NULL};
-    *s = (contract_stage){.function = l->f->name, .n_out = l->f->n_out, .logits = true};
-    const coreml_feature *ids = input(l, "input_ids", 2, DT_INT32, DT_INT32);
-    const coreml_feature *mask = input(l, "causal_mask", 4, DT_FP16, DT_FP32);
-    no_other_input(l, known);
-    single_outputs(c, s, l);
-    if (l->lacks.len) return false;
-    int64_t lower, upper, mask_lower, mask_upper;
-    bounds(ids, 1, &lower, &fn->tokens);
-    bounds(mask, 2, &mask_lower, &mask_upper);
-    if (lower > 1 || mask_lower > 1) lack(l, "calls with one token (T = 1)");
-    if (mask_upper < fn->tokens) fn->tokens = mask_upper;
-    bounds(mask, 3, &lower, &upper);
-    if (lower > 1) lack(l, "calls with one position (K = 1)");
-    if (l->lacks.len) return false;
-    s->in = mask->type;
-    c->form = CONTRACT_SINGLE;
-    c->context = upper < cache_length(l->f) ? upper : cache_length(l->f);
-    if (fn->tokens > c->context) fn->tokens = c->context;
-    c->in_vocab = inner_vocab(l->m, l->f->name);
-    return true;
-}
-
-/* ---- one package ---- */
-
-static void list(str *out, const char *what, const coreml_feature *x, size_t n) {
-    arena *a = arena_new();
-    str_printf(out, "%s%s", out->len ? "; " : "", what);
-    for (size_t i = 0; i < n && i < 8; i++)
-        str_printf(out, "%s %s %s", i ? "," : "", x[i].name,
-                   x[i].other ? x[i].other : ir_type_text(a, &x[i].type));
-    if (n > 8) str_printf(out, " and %zu more", n - 8);
-    if (!n) str_adds(out, " none");
-    arena_free(a);
-}
-
-/* chunks, single: receive what the form lacks; NULL: not wanted. */
-static bool try_function(contract *c, contract_function *fn, contract_stage *s, const coreml_model *m,
-                         const coreml_function *f, str *chunks, str *single) {
-    look l = {.m = m, .f = f};
-    *fn = (contract_function){.name = f->name, .tokens = 1, .stage = s};
-    bool ok = as_stage(&l, s, true);
-    if (ok && !s->logits)
-        lack(&l, "output logits (it passes hidden_out on: one package of a set, whose directory is needed)");
-    ok = ok && s->logits;
-    if (chunks) str_adds(chunks, str_get(&l.lacks));
-    str_clear(&l.lacks);
-    if (!ok) {
-        *c = (contract){0};
-        ok = as_single(c, fn, s, &l);
-        if (single) str_adds(single, str_get(&l.lacks));
-    }
-    str_free(&l.lacks);
-    return ok;
-}
-
-/* The function that takes one token at a time, of a package that is alone. */
-static bool find_alone(contract *c, contract_function *fn, contract_stage *s, const coreml_model *m, err *e) {
-    const coreml_function *first = coreml_function_find(m, m->default_function);
-    str chunks = {0}, single = {0}, has = {0};
-    bool ok = try_function(c, fn, s, m, first, &chunks, &single);
-    for (size_t i = 0; !ok && i < m->n_func; i++)
-        if (&m->func[i] != first) ok = try_function(c, fn, s, m, &m->func[i], NULL, NULL);
-    if (!ok) {
-        list(&has, "inputs", first->in, first->n_in);
-        list(&has, "outputs", first->out, first->n_out);
-        list(&has, "states", first->state, first->n_state);
-        err_set(
-            e, ERR_UNSUPPORTED,
-            "this package has no form that can generate. Form chunks lacks %.220s. Form single lacks %.220s. "
-            "Function %.60s has %.400s",
-            str_get(&chunks), str_get(&single), first->name, str_get(&has));
-    }
-    str_free(&chunks);
-    str_free(&single);
-    str_free(&has);
-    return ok;
-}
-
-/* ---- a set ---- */
-
-typedef struct {
+    arena *a;
+    const description *d;
+    const char *dir;
     const contract_package *p;
+    const size_t *role;
     size_t n;
+    size_t chooser; /* the package whose functions are the set's */
+    str *lacks;     /* of a package that is alone, its default function; else NULL */
 } set;
+
+static const describe_package *role(const set *s, size_t i) {
+    return &s->d->package[s->role ? s->role[i] : 0];
+}
 
 static const coreml_function *function_of(const set *s, const contract_function *fn, size_t i) {
     return coreml_function_find(s->p[i].model, fn->stage[i].function);
 }
 
-/* A package's function of that name. A head may do with one function for all: its default one. */
-static bool find_stage(const set *s, size_t i, const char *name, contract_stage *to, err *e) {
-    const coreml_model *m = s->p[i].model;
-    look l = {.m = m, .f = coreml_function_find(m, name)};
-    bool other = !l.f;
-    if (other) l.f = coreml_function_find(m, m->default_function);
-    bool ok = l.f && !(other && l.f->n_state) && as_stage(&l, to, false) && (!other || to->logits);
-    if (!ok && !other)
-        err_set(e, ERR_UNSUPPORTED, "%s: function %s lacks %s", s->p[i].name, l.f->name, str_get(&l.lacks));
-    str_free(&l.lacks);
-    return ok || err_set(e, ERR_INVALID, "%s: there is no function %s, which %s has", s->p[i].name, name,
-                         s->p[0].name);
+/* Ids that the embedding inside a package has rows for: what its metadata says, else the rows of the table
+ * that the ids gather from (perhaps through casts and a fix of negative ones); 0 when neither tells. */
+static int64_t inner_vocab(const coreml_model *m, const contract_stage *s) {
+    int64_t n;
+    const char *ids = NULL;
+    for (size_t i = 0; i < s->n_input; i++)
+        if (s->input[i].is == MEANS_TOKENS) ids = s->input[i].name;
+    for (size_t i = 0; ids && i < m->n_user; i++)
+        if (!strcmp(m->user[i].key, "vocab_size") && str_to_int64(m->user[i].value, &n) && n > 0 &&
+            n <= INT32_MAX)
+            return n;
+    const ir_function *f = ids && m->program ? ir_function_find(m->program, s->function) : NULL;
+    for (size_t i = 0; f && i < f->body.n_op; i++) {
+        const ir_op *op = f->body.op[i];
+        if (op->code != OP_gather) continue;
+        const ir_value *v = ir_in(op, A_indices), *x = ir_in(op, A_x);
+        while (v && v->def && (v->def->code == OP_cast || v->def->code == OP_select))
+            v = ir_in(v->def, v->def->code == OP_cast ? A_x : A_b);
+        if (v && v->name && !strcmp(v->name, ids) && x && x->type.rank == 2) return x->type.dim[0];
+    }
+    return 0;
 }
 
-/* Which packages pass hidden_out on and which return logits. */
+/* Positions that the caches of a function hold; INT32_MAX when there are none. */
+static int64_t cache_length(const set *s, const coreml_function *f) {
+    int64_t n = INT32_MAX;
+    for (size_t i = 0; i < f->n_state; i++)
+        for (size_t k = 0; k < s->d->n_cache; k++) {
+            const ir_type *t = &f->state[i].type;
+            if (t->rank < 4 || !pattern_fits(s->d->cache[k].pattern, f->state[i].name, NULL)) continue;
+            if (t->dim[t->rank + s->d->cache[k].axis] < n) n = t->dim[t->rank + s->d->cache[k].axis];
+        }
+    return n;
+}
+
+/* ---- functions ---- */
+
+static const coreml_function *first_of(const coreml_model *m, const describe_names *names) {
+    for (size_t k = 0; k < names->n; k++)
+        for (size_t i = 0; i < m->n_func; i++)
+            if (pattern_fits(names->s[k], m->func[i].name, NULL)) return &m->func[i];
+    return NULL;
+}
+
+static bool is_among(const describe_names *names, const char *name) {
+    for (size_t k = 0; k < names->n; k++)
+        if (pattern_fits(names->s[k], name, NULL)) return true;
+    return false;
+}
+
+/* The function that package i runs when the chooser runs `name`. other: it isn't of that name. */
+static const coreml_function *function_for(const set *s, size_t i, const char *name, bool *other) {
+    const coreml_model *m = s->p[i].model;
+    const describe_package *r = role(s, i);
+    const coreml_function *f = coreml_function_find(m, name);
+    *other = false;
+    if (f && (!r->decode.n || is_among(&r->decode, name) || is_among(&r->prefill, name))) return f;
+    if (r->decode.n) return first_of(m, &r->decode);
+    *other = true; /* a head may do with one function for all, its default one */
+    return i ? coreml_function_find(m, m->default_function) : NULL;
+}
+
+/* Package i's part in a function. */
+static bool find_stage(const set *s, size_t i, const char *name, bool one, contract_stage *to,
+                       contract_look *l, err *e) {
+    bool other;
+    *l = (contract_look){
+        .a = s->a, .d = s->d, .dir = s->dir, .m = s->p[i].model, .one = one && s->d->one_token && s->n == 1};
+    l->f = function_for(s, i, name, &other);
+    bool ok = l->f && !(other && l->f->n_state) && contract_stage_match(l, role(s, i), to) &&
+              (!other || to->logits);
+    if (ok && l->one && !to->logits) {
+        contract_lack(l, "output logits (it passes %s on: one package of a set, whose directory is needed)",
+                      to->output[0].name);
+        ok = false;
+    }
+    if (!ok && !other && l->f)
+        err_set(e, ERR_UNSUPPORTED, "%s: function %s lacks %s", s->p[i].name, l->f->name, str_get(&l->lacks));
+    if (!ok && s->lacks && !s->lacks->len) str_adds(s->lacks, l->f ? str_get(&l->lacks) : "a function");
+    str_free(&l->lacks);
+    if (ok) return true;
+    return role(s, i)->decode.n ? err_set(e, ERR_UNSUPPORTED, "%s: there is no function %s", s->p[i].name,
+                                          role(s, i)->decode.s[0])
+                                : err_set(e, ERR_INVALID, "%s: there is no function %s, which %s has",
+                                          s->p[i].name, name, s->p[0].name);
+}
+
+/* Which packages pass hidden states on and which return scores. */
 static bool order_stages(const set *s, const contract_function *fn, size_t *n_layers, err *e) {
     const contract_stage *g = fn->stage;
     size_t first = 0;
     while (first < s->n && !g[first].logits) first++;
     if (first == s->n)
-        return err_set(e, ERR_INVALID, "%s, the last of %zu packages, returns hidden_out, not logits",
-                       s->p[s->n - 1].name, s->n);
+        return err_set(e, ERR_INVALID, "%s, the last of %zu packages, returns %s, not logits",
+                       s->p[s->n - 1].name, s->n, g[s->n - 1].output[0].name);
     for (size_t i = first + 1; i < s->n; i++) {
         if (!g[i].logits)
-            return err_set(
-                e, ERR_INVALID,
-                "%s passes hidden_out on, but stands behind %s, which returns logits: the packages "
-                "are in the wrong order",
-                s->p[i].name, s->p[first].name);
+            return err_set(e, ERR_INVALID,
+                           "%s passes %s on, but stands behind %s, which returns logits: the packages "
+                           "are in the wrong order",
+                           s->p[i].name, g[i].output[0].name, s->p[first].name);
         for (size_t k = first; k <= i; k += i - first)
-            if (!first || function_of(s, fn, k)->n_state)
+            if (!first || function_of(s, fn, k)->n_state || g[k].output[0].is != MEANS_LOGITS)
                 return err_set(e, ERR_INVALID,
                                "%s and %s both return logits: only packages that follow others and have no "
                                "states may return pieces of them",
@@ -287,58 +136,128 @@ static bool order_stages(const set *s, const contract_function *fn, size_t *n_la
     return true;
 }
 
-/* What each package takes is what the one before it returns. */
-static bool check_handover(const set *s, const contract_function *fn, size_t n_layers, err *e) {
-    const contract_stage *g = fn->stage;
-    arena *a = arena_new();
-    bool ok = true;
-    for (size_t i = 1; ok && i < s->n; i++) {
-        size_t from = i < n_layers ? i - 1 : n_layers - 1;
-        if (!memcmp(g[i].in.dim, g[from].out.dim, 3 * sizeof *g[i].in.dim)) continue;
-        ok = err_set(e, ERR_INVALID, "%s: function %s takes hidden %s, but %s returns hidden_out %s",
-                     s->p[i].name, g[i].function, ir_type_text(a, &g[i].in), s->p[from].name,
-                     ir_type_text(a, &g[from].out));
-    }
-    arena_free(a);
-    for (size_t i = 1; ok && i < n_layers; i++)
-        if (g[i].in.dim[1] != fn->tokens)
-            ok = err_set(e, ERR_INVALID, "%s: function %s takes %lld tokens, that of %s %lld", s->p[i].name,
-                         g[i].function, (long long)g[i].in.dim[1], s->p[0].name, (long long)fn->tokens);
-    return ok;
+static const contract_feature *hidden_of(const contract_stage *g) {
+    for (size_t i = 0; i < g->n_input; i++)
+        if (g->input[i].is == MEANS_HIDDEN) return &g->input[i];
+    return NULL;
 }
 
-/* The function of that name through all packages. Of several tokens, one stage at least must know how many of
- * them are valid: the one that picks the last; of one token, none. */
-static bool find_function(contract_function *fn, arena *a, const set *s, const char *name, size_t *n_layers,
-                          err *e) {
-    contract_stage *g = ARENA_ARRAY(a, contract_stage, s->n);
-    bool valid = false;
-    for (size_t i = 0; i < s->n; i++) {
-        if (!find_stage(s, i, name, &g[i], e)) return false;
-        valid |= g[i].valid;
+/* What each package takes is what the one before it returns. A call that returns no rows ends before the
+ * heads. */
+static bool check_handover(const set *s, const contract_function *fn, size_t n_layers, err *e) {
+    const contract_stage *g = fn->stage;
+    size_t n = fn->tokens > 1 && fn->rows == ROWS_NONE ? n_layers : s->n;
+    for (size_t i = 1; i < n; i++) {
+        size_t from = i < n_layers ? i - 1 : n_layers - 1;
+        const contract_feature *hidden = hidden_of(&g[i]);
+        if (!hidden)
+            return err_set(e, ERR_INVALID, "%s: function %s takes no hidden states", s->p[i].name,
+                           g[i].function);
+        ir_type out = g[from].out;
+        out.dtype = hidden->type.dtype;
+        if (ir_type_compatible(&hidden->type, &out)) continue;
+        return err_set(e, ERR_INVALID, "%s: function %s takes %s %s, but %s returns %s %s", s->p[i].name,
+                       g[i].function, hidden->name, ir_type_text(s->a, &hidden->type), s->p[from].name,
+                       g[from].output[0].name, ir_type_text(s->a, &g[from].out));
     }
-    *fn = (contract_function){name, g[0].in.dim[1], g};
-    if (!order_stages(s, fn, n_layers, e) || !check_handover(s, fn, *n_layers, e)) return false;
-    if (valid == (fn->tokens > 1)) return true;
+    return true;
+}
+
+/* T of the function: that of the first package whose T is fixed; where none is, all take what comes. */
+static bool choose_tokens(const set *s, contract_function *fn, const contract_look *l, err *e) {
+    size_t fixed = 0;
+    fn->tokens = INT32_MAX;
+    while (fixed < s->n && !(l[fixed].upper && l[fixed].lower == l[fixed].upper)) fixed++;
+    fn->flexible = fixed == s->n;
+    for (size_t i = 0; i < s->n; i++)
+        if (l[i].upper && l[i].upper < fn->tokens && fn->flexible) fn->tokens = l[i].upper;
+    if (!fn->flexible) fn->tokens = l[fixed].upper;
+    for (size_t i = 0; i < s->n; i++) {
+        if (fn->flexible && l[i].upper && l[i].lower > 1)
+            return err_set(e, ERR_UNSUPPORTED, "%s: function %s lacks calls with one token", s->p[i].name,
+                           fn->stage[i].function);
+        if (fn->flexible || !l[i].upper || l[i].lower < l[i].upper) continue;
+        bool head = fn->stage[i].logits && l[i].upper == 1 && i; /* of the last token */
+        if (l[i].upper != fn->tokens && !head)
+            return err_set(e, ERR_INVALID, "%s: function %s takes %lld tokens, that of %s %lld", s->p[i].name,
+                           fn->stage[i].function, (long long)l[i].upper, s->p[fixed].name,
+                           (long long)fn->tokens);
+    }
+    return true;
+}
+
+static bool fix_tokens(const set *s, contract_function *fn, const contract_look *l, err *e) {
+    contract_stage *g = (contract_stage *)fn->stage; /* under construction */
+    for (size_t i = 0; i < s->n && !fn->flexible; i++) {
+        bool fixed = l[i].lower == l[i].upper;
+        if (!fixed && !contract_stage_admits(l[i].f, &g[i], fn->tokens))
+            return err_set(e, ERR_UNSUPPORTED, "%s: function %s does not take %lld tokens", s->p[i].name,
+                           g[i].function, (long long)fn->tokens);
+        contract_stage_fix(&g[i], fn->tokens);
+    }
+    return true;
+}
+
+/* The function of that name through all packages. Where only the last token's row comes out, one stage at
+ * least must know how many of several are valid: the one that picks it; of one token, none. */
+static bool find_function(contract_function *fn, const set *s, const char *name, bool one, size_t *n_layers,
+                          int64_t *positions, err *e) {
+    contract_stage *g = ARENA_ARRAY(s->a, contract_stage, s->n);
+    contract_look *l = ARENA_ARRAY(s->a, contract_look, s->n);
+    bool valid = false;
+    *positions = INT32_MAX;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!find_stage(s, i, name, one, &g[i], &l[i], e)) return false;
+        valid |= g[i].valid;
+        if (l[i].positions < *positions) *positions = l[i].positions;
+    }
+    *fn = (contract_function){.name = g[s->chooser].function, .stage = g, .rows = s->d->rows};
+    if (!choose_tokens(s, fn, l, e) || !fix_tokens(s, fn, l, e) || !order_stages(s, fn, n_layers, e) ||
+        !check_handover(s, fn, *n_layers, e))
+        return false;
+    if (fn->flexible || s->d->rows != ROWS_LAST || valid == (fn->tokens > 1)) return true;
     return err_set(e, ERR_UNSUPPORTED,
                    valid ? "function %s takes one token and a valid_length"
                          : "function %s takes several tokens, but no valid_length",
-                   name);
+                   fn->name);
 }
 
-/* The function for one token: the first package's default one, or another. */
-static bool find_decode(contract_function *fn, arena *a, const set *s, size_t *n_layers, err *e) {
-    const coreml_model *m = s->p[0].model;
-    if (find_function(fn, a, s, m->default_function, n_layers, e) && fn->tokens == 1) return true;
+/* The package whose functions have names in the description; else the first. */
+static size_t find_chooser(const set *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (role(s, i)->prefill.n) return i;
+    return 0;
+}
+
+/* Whether a function can be the one for single tokens. */
+static bool steps(const set *s, const contract_function *fn) {
+    return fn->flexible || fn->tokens == 1 || !s->d->one_token;
+}
+
+/* The function for one token: the default one or what the description names, else another. */
+static bool find_decode(contract_function *fn, set *s, size_t *n_layers, int64_t *positions, err *e) {
+    const coreml_model *m = s->p[s->chooser].model;
+    const describe_names *named = &role(s, s->chooser)->decode;
+    const coreml_function *first =
+        named->n ? first_of(m, named) : coreml_function_find(m, m->default_function);
+    if (!first) {
+        if (s->lacks) str_printf(s->lacks, "function %s", named->s[0]);
+        return err_set(e, ERR_UNSUPPORTED, "%s: there is no function %s", s->p[s->chooser].name, named->s[0]);
+    }
+    if (find_function(fn, s, first->name, true, n_layers, positions, e) && steps(s, fn)) return true;
+    s->lacks = NULL;
     for (size_t i = 0; i < m->n_func; i++) {
         err other = {0};
-        if (find_function(fn, a, s, m->func[i].name, n_layers, &other) && fn->tokens == 1) {
+        if (&m->func[i] == first || (named->n && !is_among(named, m->func[i].name))) continue;
+        if (find_function(fn, s, m->func[i].name, true, n_layers, positions, &other) && steps(s, fn)) {
             *e = (err){0};
             return true;
         }
     }
     return err_set(e, ERR_UNSUPPORTED, "%s: no function takes one token", s->p[0].name);
 }
+
+/* ---- states ---- */
 
 /* Layers that a package's states belong to, by their names: k_3, rec_0_lo. False when none tells. */
 static bool layers_of(const coreml_function *f, int64_t *first, int64_t *last) {
@@ -356,21 +275,39 @@ static bool layers_of(const coreml_function *f, int64_t *first, int64_t *last) {
     return *last >= 0;
 }
 
-/* The states of all packages: each in one package, in the order of the layers, caches of one length. */
+static const coreml_feature *state_named(const coreml_function *f, const char *name) {
+    for (size_t i = 0; i < f->n_state; i++)
+        if (!strcmp(f->state[i].name, name)) return &f->state[i];
+    return NULL;
+}
+
+/* What two packages have under one name is one state, or a mistake. */
+static bool check_pair(const set *s, const contract_function *fn, size_t k, size_t i, err *e) {
+    const coreml_function *f = function_of(s, fn, i), *g = function_of(s, fn, k);
+    for (size_t j = 0; j < f->n_state && s->d->states != STATES_OWN; j++) {
+        const coreml_feature *same = state_named(g, f->state[j].name);
+        if (same && s->d->states == STATES_UNIQUE)
+            return err_set(e, ERR_INVALID, "%s and %s both have the state %s", s->p[k].name, s->p[i].name,
+                           f->state[j].name);
+        if (same && !ir_type_equal(&same->type, &f->state[j].type))
+            return err_set(e, ERR_INVALID,
+                           "%s and %s share the state %s, but it is %s in one and %s in the other",
+                           s->p[k].name, s->p[i].name, same->name, ir_type_text(s->a, &same->type),
+                           ir_type_text(s->a, &f->state[j].type));
+    }
+    return true;
+}
+
+/* The states of all packages; where names are unique, in the order of the layers; caches of one length. */
 static bool check_states(const set *s, const contract_function *fn, int64_t *context, err *e) {
     int64_t first, last, before = -1;
     size_t bound = 0, ordered = 0;
     *context = INT32_MAX;
     for (size_t i = 0; i < s->n; i++) {
         const coreml_function *f = function_of(s, fn, i);
-        for (size_t k = 0; k < i; k++) {
-            const coreml_function *g = function_of(s, fn, k);
-            for (size_t j = 0; j < f->n_state; j++)
-                if (by_name(g->state, g->n_state, f->state[j].name))
-                    return err_set(e, ERR_INVALID, "%s and %s both have the state %s", s->p[k].name,
-                                   s->p[i].name, f->state[j].name);
-        }
-        if (layers_of(f, &first, &last)) {
+        for (size_t k = 0; k < i; k++)
+            if (!check_pair(s, fn, k, i, e)) return false;
+        if (s->d->states == STATES_UNIQUE && layers_of(f, &first, &last)) {
             if (first <= before)
                 return err_set(e, ERR_INVALID,
                                "%s has states of layer %lld, but stands behind %s, which has those of layer "
@@ -379,7 +316,7 @@ static bool check_states(const set *s, const contract_function *fn, int64_t *con
             before = last;
             ordered = i;
         }
-        int64_t n = cache_length(f);
+        int64_t n = cache_length(s, f);
         if (n < INT32_MAX && *context < INT32_MAX && n != *context)
             return err_set(e, ERR_INVALID, "%s has caches of %lld positions, %s of %lld", s->p[i].name,
                            (long long)n, s->p[bound].name, (long long)*context);
@@ -391,75 +328,219 @@ static bool check_states(const set *s, const contract_function *fn, int64_t *con
 static bool same_states(const coreml_function *a, const coreml_function *b) {
     if (a->n_state != b->n_state) return false;
     for (size_t i = 0; i < a->n_state; i++) {
-        const coreml_feature *s = by_name(b->state, b->n_state, a->state[i].name);
+        const coreml_feature *s = state_named(b, a->state[i].name);
         if (!s || !ir_type_equal(&s->type, &a->state[i].type)) return false;
     }
     return true;
 }
 
+/* ---- the whole ---- */
+
 static int64_t row_length(const set *s, const contract_function *fn, size_t n_layers) {
     int64_t n = 0;
-    for (size_t i = n_layers; i < s->n; i++) n += fn->stage[i].out.dim[1];
+    for (size_t i = n_layers; i < s->n; i++)
+        for (size_t k = 0; k < fn->stage[i].n_output; k++) {
+            const contract_feature *b = &fn->stage[i].output[k];
+            if (b->is == MEANS_LOGITS || b->is == MEANS_TOP_VALUES) n += b->type.dim[b->c];
+        }
     return n;
 }
 
-/* Whether the packages that return logits can be left out when nobody looks at them. */
+/* Whether the packages that return scores can be left out when nobody looks at them. */
 static bool are_heads(const set *s, const contract_function *fn, size_t n_layers) {
     bool ok = n_layers > 0;
     for (size_t i = n_layers; i < s->n; i++) ok &= !function_of(s, fn, i)->n_state;
     return ok;
 }
 
+static int64_t width_of(const contract_function *fn) {
+    const contract_feature *b = hidden_of(&fn->stage[0]);
+    return b ? b->type.dim[b->c] : 0;
+}
+
 /* Whether fn does for several tokens what the one-token function does. */
 static bool is_prefill(const contract *c, const set *s, const contract_function *fn, size_t n_layers) {
-    bool ok = n_layers == c->n_layers && fn->tokens > 1 && fn->tokens <= c->context &&
-              fn->stage[0].in.dim[2] == c->hidden && fn->stage[0].in.dtype == c->input_type &&
-              row_length(s, fn, n_layers) == c->vocab;
+    bool ok = n_layers == c->n_layers && !fn->flexible && fn->tokens > 1 && fn->tokens <= c->context &&
+              width_of(fn) == width_of(c->func) && fn->stage[0].in.dtype == c->input_type &&
+              (fn->rows == ROWS_NONE || row_length(s, fn, n_layers) == row_length(s, c->func, c->n_layers));
     for (size_t i = 0; ok && i < s->n; i++)
         ok = same_states(function_of(s, fn, i), function_of(s, &c->func[0], i));
     return ok;
 }
 
 /* The functions for several tokens, ascending behind the first; of equal sizes the first. */
-static void find_prefill(contract *c, contract_function *func, arena *a, const set *s) {
-    const coreml_model *m = s->p[0].model;
+static void find_prefill(contract *c, contract_function *func, const set *s) {
+    const coreml_model *m = s->p[s->chooser].model;
+    const describe_names *named = &role(s, s->chooser)->prefill;
     for (size_t i = 0; i < m->n_func && c->n_func < CONTRACT_MAX_FUNCTIONS; i++) {
         contract_function fn;
         size_t n_layers, at = c->n_func;
+        int64_t positions;
         err none = {0};
-        if (!find_function(&fn, a, s, m->func[i].name, &n_layers, &none) || !is_prefill(c, s, &fn, n_layers))
+        if (role(s, s->chooser)->decode.n && !is_among(named, m->func[i].name)) continue;
+        if (!find_function(&fn, s, m->func[i].name, false, &n_layers, &positions, &none) ||
+            !is_prefill(c, s, &fn, n_layers))
             continue;
         while (func[at - 1].tokens > fn.tokens) at--;
-        if (func[at - 1].tokens == fn.tokens) continue;
+        if (func[at - 1].tokens >= fn.tokens) continue;
         memmove(func + at + 1, func + at, (c->n_func++ - at) * sizeof *func);
         func[at] = fn;
     }
 }
 
-bool contract_find(contract *c, arena *a, const contract_package *p, size_t n, err *e) {
-    const set s = {p, n};
-    *c = (contract){.form = CONTRACT_CHUNKS};
-    for (size_t i = 0; i < n; i++) {
-        if (p[i].model->n_part)
-            return err_set(e, ERR_UNSUPPORTED,
-                           "%s: a pipeline is not a form that can generate (chunks, single)", p[i].name);
-        if (!coreml_function_find(p[i].model, p[i].model->default_function))
-            return err_set(e, ERR_INVALID, "%s: the package has no default function", p[i].name);
+/* States that go in and out: the same ones in every function. */
+static bool number_carried(contract *c, const set *s, err *e) {
+    struct contract_carried *list = NULL;
+    size_t cap = 0;
+    for (size_t f = 0; f < c->n_func; f++)
+        for (size_t i = 0; i < s->n; i++)
+            for (size_t k = 0; k < c->func[f].stage[i].n_input; k++) {
+                contract_feature *b = (contract_feature *)&c->func[f].stage[i].input[k];
+                if (b->is != MEANS_CARRIED) continue;
+                b->carried = 0;
+                while (b->carried < c->n_carried &&
+                       (list[b->carried].package != i || strcmp(list[b->carried].name, b->name)))
+                    b->carried++;
+                if (!ir_type_known(&b->type) || ir_type_bytes(&b->type) < 0 ||
+                    (b->carried < c->n_carried && !ir_type_equal(&list[b->carried].type, &b->type)))
+                    return err_set(e, ERR_INVALID, "%s: input %s is no state of one type", s->p[i].name,
+                                   b->name);
+                if (b->carried < c->n_carried) continue;
+                list = arena_grow(s->a, list, c->n_carried, &cap, c->n_carried + 1, sizeof *list);
+                list[c->n_carried++] = (struct contract_carried){b->name, i, b->type};
+            }
+    c->carried = list;
+    return true;
+}
+
+/* What kind of scores come out, and how many. */
+static bool find_scores(contract *c, const set *s, err *e) {
+    const contract_stage *g = &c->func->stage[c->n_layers];
+    const contract_feature *out = g->output;
+    int64_t n = row_length(s, c->func, c->n_layers);
+    for (size_t i = 0; i < s->n && !c->in_vocab; i++)
+        c->in_vocab = inner_vocab(s->p[i].model, &c->func->stage[i]);
+    if (out->is == MEANS_LOGITS) c->vocab = n;
+    if (out->is == MEANS_TOP_VALUES) {
+        c->top_k = n;
+        c->ids = out[1].at;
     }
+    if (out->is != MEANS_BEST_VALUE) return true;
+    c->best = true;
+    c->top_k = 1;
+    if (!c->in_vocab) c->in_vocab = values_count(s->a, s->dir, s->d->vocab);
+    if (!out[1].local) return true;
+    c->n_slice = out->c < 0 ? 1 : (size_t)out->type.dim[out->c];
+    int64_t *slice = ARENA_ARRAY(s->a, int64_t, c->n_slice), vocab = c->in_vocab,
+            n_slice = (int64_t)c->n_slice;
+    const json *sizes = values_find(s->a, s->dir, s->d->slices);
+    size_t k = 0;
+    for (; k < c->n_slice && vocab; k++) slice[k] = vocab / n_slice + ((int64_t)k < vocab % n_slice);
+    if (sizes && sizes->kind == JSON_ARRAY && sizes->len == c->n_slice) {
+        k = 0;
+        JSON_EACH(x, sizes) if (x->kind == JSON_INT && x->i > 0 && x->i < INT32_MAX) slice[k++] = x->i;
+    }
+    c->slice = slice;
+    return k == c->n_slice || err_set(e, ERR_INVALID,
+                                      "%s: ids of %zu slices of the vocabulary, and nothing tells how large "
+                                      "these are",
+                                      s->p[s->n - 1].name, c->n_slice);
+}
+
+static bool find_context(contract *c, const set *s, int64_t positions, err *e) {
+    if (!check_states(s, c->func, &c->context, e)) return false;
+    int64_t told = values_count(s->a, s->dir, s->d->context);
+    if (positions < c->context) c->context = positions;
+    if (told && told < c->context) c->context = told;
+    return true;
+}
+
+static bool check_packages(const set *s, err *e) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->p[i].model->n_part)
+            return err_set(e, ERR_UNSUPPORTED,
+                           "%s: a pipeline is not a form that can generate (chunks, single)", s->p[i].name);
+        if (!coreml_function_find(s->p[i].model, s->p[i].model->default_function))
+            return err_set(e, ERR_INVALID, "%s: the package has no default function", s->p[i].name);
+    }
+    return true;
+}
+
+bool contract_match(contract *c, arena *a, const description *d, const char *dir, const contract_package *p,
+                    const size_t *roles, size_t n, str *lacks, err *e) {
+    set s = {.a = a, .d = d, .dir = dir, .p = p, .role = roles, .n = n, .lacks = n == 1 ? lacks : NULL};
+    int64_t positions;
+    *c = (contract){.d = d, .n_package = n};
+    c->form = !strcmp(d->name, "chunks")   ? CONTRACT_CHUNKS
+              : !strcmp(d->name, "single") ? CONTRACT_SINGLE
+                                           : CONTRACT_OTHER;
     contract_function *func = ARENA_ARRAY(a, contract_function, CONTRACT_MAX_FUNCTIONS);
-    bool found = n > 1 ? find_decode(func, a, &s, &c->n_layers, e)
-                       : find_alone(c, func, ARENA_NEW(a, contract_stage), p[0].model, e);
-    if (!found) return false;
-    c->n_package = n;
+    if (!check_packages(&s, e)) return false;
+    s.chooser = find_chooser(&s);
+    if (!find_decode(func, &s, &c->n_layers, &positions, e)) return false;
     c->func = func;
     c->n_func = 1;
     c->function = func->name;
-    c->input_type = func->stage[0].in.dtype;
-    if (c->form == CONTRACT_SINGLE) return true;
-    c->hidden = func->stage[0].in.dim[2];
-    c->vocab = row_length(&s, func, c->n_layers);
+    c->input_type = (ir_dtype)func->stage[0].in.dtype;
+    c->hidden = width_of(func);
     c->heads = are_heads(&s, func, c->n_layers);
-    if (!check_states(&s, func, &c->context, e)) return false;
-    find_prefill(c, func, a, &s);
-    return true;
+    if (!find_scores(c, &s, e) || !find_context(c, &s, positions, e)) return false;
+    if (func->tokens > c->context) {
+        if (!func->flexible)
+            return err_set(e, ERR_INVALID, "%s: function %s takes %lld tokens, the context is %lld",
+                           p[0].name, func->name, (long long)func->tokens, (long long)c->context);
+        func->tokens = c->context;
+    }
+    if (!func->flexible) find_prefill(c, func, &s);
+    return number_carried(c, &s, e);
+}
+
+/* ---- the two forms of our own ---- */
+
+static void list(str *out, const char *what, const coreml_feature *x, size_t n) {
+    arena *a = arena_new();
+    str_printf(out, "%s%s", out->len ? "; " : "", what);
+    for (size_t i = 0; i < n && i < 8; i++)
+        str_printf(out, "%s %s %s", i ? "," : "", x[i].name,
+                   x[i].other ? x[i].other : ir_type_text(a, &x[i].type));
+    if (n > 8) str_printf(out, " and %zu more", n - 8);
+    if (!n) str_adds(out, " none");
+    arena_free(a);
+}
+
+void contract_list(str *out, const coreml_function *f) {
+    list(out, "inputs", f->in, f->n_in);
+    list(out, "outputs", f->out, f->n_out);
+    list(out, "states", f->state, f->n_state);
+}
+
+bool contract_find_own(contract *c, arena *a, const contract_package *p, size_t n, str lacks[CONTRACT_OWN],
+                       err *e) {
+    for (size_t i = 0; i < CONTRACT_OWN; i++) {
+        err why = {0};
+        const describe_builtin *b = &describe_builtins[i];
+        const description *d = describe_parse(a, b->name, (const char *)b->text, b->n, e);
+        if (!d) return false;
+        if (contract_match(c, a, d, NULL, p, NULL, n, &lacks[i], &why)) return true;
+        if (!lacks[i].len) { /* the packages are understood, but don't fit together */
+            *e = why;
+            return false;
+        }
+    }
+    str has = {0};
+    const coreml_function *f = coreml_function_find(p[0].model, p[0].model->default_function);
+    contract_list(&has, f);
+    err_set(e, ERR_UNSUPPORTED,
+            "this package has no form that can generate. Form chunks lacks %.220s. Form single lacks %.220s. "
+            "Function %.60s has %.400s",
+            str_get(&lacks[0]), str_get(&lacks[1]), f->name, str_get(&has));
+    str_free(&has);
+    return false;
+}
+
+bool contract_find(contract *c, arena *a, const contract_package *p, size_t n, err *e) {
+    str lacks[CONTRACT_OWN] = {{0}};
+    bool ok = contract_find_own(c, a, p, n, lacks, e);
+    for (size_t i = 0; i < CONTRACT_OWN; i++) str_free(&lacks[i]);
+    return ok;
 }

@@ -13,6 +13,8 @@
 #define COVER_CALL 8
 
 /* size[0] = 1 < size[1] < ..., at most 255 of them. n tokens, and room >= n positions from the first of them
- * to the end of the context. choice[r], r = 1..n: the index of the size to call when r tokens are left. */
-bool cover_plan(const int64_t *size, size_t n_size, size_t n, int64_t room, uint8_t *choice, err *e);
+ * to the end of the context. pad: the last call may be larger than what is left. choice[r], r = 1..n: the
+ * index of the size to call when r tokens are left. */
+bool cover_plan(const int64_t *size, size_t n_size, size_t n, int64_t room, bool pad, uint8_t *choice,
+                err *e);
 #endif

@@ -36,6 +36,9 @@ bool decoder_set_sizes(decoder *d, const int64_t *sizes, size_t n, err *e);
 /* The session of package i of lm.form.n_package, to observe it and its states; runs are the decoder's. */
 rt_session *decoder_session(const decoder *d, size_t package);
 
+/* State i of contract.carried, which goes in and out of every call: its elements, packed. */
+void *decoder_carried(const decoder *d, size_t i);
+
 /* States by name, over all packages, as numbers: a state X that has a remainder X_lo is the sum of the two,
  * and setting it sets both. type is the state's own; values hold ir_type_count(type) floats. */
 size_t decoder_state_count(const decoder *d); /* states that are no remainder */

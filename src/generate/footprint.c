@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "generate/footprint.h"
-#include "generate/artifact.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,14 +30,11 @@ static bool visit(arena *a, const char *path, visit_fn *fn, void *ctx, err *e) {
     return !S_ISREG(s.st_mode) || fn(ctx, path, (uint64_t)s.st_size, e);
 }
 
-bool footprint_of(footprint *f, arena *a, const lm *m, const char *artifact, err *e) {
-    artifact_paths p;
-    if (!artifact_locate(&p, a, artifact, NULL, e)) return false;
+void footprint_of(footprint *f, arena *a, const lm *m) {
     const char **path = arena_array(a, m->n_model + 1, sizeof *path);
-    *f = (footprint){.weights = path, .tokenizer = p.tokenizer};
+    *f = (footprint){.weights = path, .tokenizer = m->text_path ? arena_str(a, m->text_path) : NULL};
     for (size_t i = 0; i < m->n_model; i++) path[f->n++] = arena_str(a, rt_model_path(m->model[i]));
     if (m->table_path) path[f->n++] = arena_str(a, m->table_path);
-    return true;
 }
 
 static bool visit_all(const footprint *f, bool with_tokenizer, visit_fn *fn, void *ctx, err *e) {

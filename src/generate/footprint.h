@@ -12,7 +12,7 @@ typedef struct {
 } footprint;
 
 /* m: the artifact, opened. */
-bool footprint_of(footprint *f, arena *a, const lm *m, const char *artifact, err *e);
+void footprint_of(footprint *f, arena *a, const lm *m);
 /* Bytes of packages and table. */
 bool footprint_bytes(const footprint *f, uint64_t *bytes, err *e);
 /* Asks the system to forget its cached copies of all files. *left: bytes that stay in memory, because someone

@@ -115,13 +115,24 @@ static size_t reuse(decoder *d, const int32_t *prompt, size_t n) {
     return 0;
 }
 
+/* Where the graph picks the id there is nothing to sample from. */
+static bool check_best(const lm *m, const sampler_options *s, err *e) {
+    bool greedy = s->temperature < 1e-5f && s->repetition_penalty == 1 && s->presence_penalty == 0 &&
+                  s->frequency_penalty == 0;
+    if (!m->form.best || greedy) return true;
+    return err_set(e, ERR_UNSUPPORTED,
+                   "%s: its graph returns the best token only, no scores: it can't sample or penalise; use "
+                   "temperature 0 and no penalties",
+                   m->name[m->n_model - 1]);
+}
+
 bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const generate_options *o,
                        generate_result *r, err *e) {
     const lm *m = decoder_lm(d);
     size_t most = 0;
     *r = (generate_result){.prompt_tokens = n};
     if (!n) return err_set(e, ERR_USAGE, "the prompt is empty");
-    if (!room(m, n, o->max_new, &most, e)) return false;
+    if (!room(m, n, o->max_new, &most, e) || !check_best(m, &o->sampling, e)) return false;
     generation g = {.m = m, .o = o, .r = r, .d = d};
     g.hooks = (decoder_hooks){.keep_going = keep_going, .ctx = &g, .cancel = o->cancel};
     if (m->text) detokenizer_begin(&g.out, m->text, true);

@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "coreml/embedding.h"
 #include "generate/artifact.h"
+#include "generate/find.h"
+#include "generate/values.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,69 +34,88 @@ static const json *optional_json(lm *m, const char *path, err *e) {
     return path && file_exists(path) ? json_object_file(m->a, path, e) : NULL;
 }
 
+/* The table that the host keeps, in whatever form the contract says. */
+static embedding *table_of(lm *m, err *e) {
+    const description *d = m->form.d;
+    const char *form = json_str(d->table, "form", "millet");
+    if (!strcmp(form, "millet")) return embedding_open(m->table_path, e);
+    if (!strcmp(form, "npy")) return embedding_open_npy(m->table_path, e);
+    return embedding_open_raw(m->table_path, strcmp(form, "fp32") ? EMBEDDING_FP16 : EMBEDDING_FP32,
+                              m->form.hidden, e);
+}
+
+static bool find_table(lm *m, const artifact_paths *p, err *e) {
+    const describe_names *files = &m->form.d->table_files;
+    if (!files->n && !artifact_table(p, m->a, &m->table_path, e)) return false;
+    for (size_t i = 0; i < files->n && !m->table_path; i++) {
+        const char *path = arena_printf(m->a, "%s/%s", m->dir, files->s[i]);
+        if (file_exists(path)) m->table_path = path;
+    }
+    return m->table_path ||
+           err_set(e, ERR_IO, "%s: takes rows of an embedding table, but there is no %s beside it",
+                   rt_model_path(m->model[0]), files->n ? files->s[0] : "embed_tokens.bin");
+}
+
 static bool open_table(lm *m, const artifact_paths *p, err *e) {
-    if (m->form.form != CONTRACT_CHUNKS) return true;
-    if (!artifact_table(p, m->a, &m->table_path, e)) return false;
-    const char *path = m->table_path;
-    if (!path)
-        return err_set(e, ERR_IO,
-                       "%s: takes rows of an embedding table, but there is no embed_tokens.bin beside it",
-                       p->package[0]);
-    m->table = embedding_open(path, e);
-    if (!m->table) return false;
+    m->vocab = m->form.in_vocab ? m->form.in_vocab : m->form.vocab;
+    if (!m->form.d->table) return true;
+    if (!find_table(m, p, e) || !(m->table = table_of(m, e))) return false;
     if (embedding_width(m->table) != m->form.hidden)
         return err_set(e, ERR_INVALID, "%s: rows of %" PRId64 " values, where the package takes %" PRId64,
-                       path, embedding_width(m->table), m->form.hidden);
-    if (embedding_rows(m->table) != m->form.vocab)
+                       m->table_path, embedding_width(m->table), m->form.hidden);
+    if (m->form.vocab && embedding_rows(m->table) != m->form.vocab)
         return err_set(e, ERR_INVALID,
                        "%s: %" PRId64 " rows, but the package scores %" PRId64
                        " ids: the table of another model",
-                       path, embedding_rows(m->table), m->form.vocab);
+                       m->table_path, embedding_rows(m->table), m->form.vocab);
     m->vocab = embedding_rows(m->table);
     return true;
 }
 
-static bool open_packages(lm *m, const artifact_paths *p, err *e) {
-    if (p->member)
-        return err_set(e, ERR_USAGE, "%s: one package of a set, which runs as a whole: give the directory %s",
-                       p->package[0], p->dir);
-    m->model = ARENA_ARRAY(m->a, rt_model *, p->n_package);
-    const char **name = ARENA_ARRAY(m->a, const char *, p->n_package);
-    contract_package *all = ARENA_ARRAY(m->a, contract_package, p->n_package);
-    m->name = name;
-    for (size_t i = 0; i < p->n_package; i++) {
-        m->model[i] = rt_model_open(p->package[i], e);
-        if (!m->model[i]) return false;
-        m->n_model++;
-        name[i] = artifact_name(p->package[i]);
-        all[i] = (contract_package){name[i], rt_model_coreml(m->model[i])};
-    }
-    return contract_find(&m->form, m->a, all, p->n_package, e) ||
-           err_where(e, "%s", p->n_package > 1 ? p->dir : p->package[0]);
+/* ---- text ---- */
+
+static bool open_text(lm *m, const artifact_paths *p, const char *tokenizer_dir, err *e) {
+    const describe_names *places = &m->form.d->tokenizer;
+    m->text_path = tokenizer_dir ? arena_str(m->a, tokenizer_dir) : p->tokenizer;
+    for (size_t i = 0; i < places->n && !m->text_path; i++)
+        if (file_exists(arena_printf(m->a, "%s/%s/tokenizer.json", m->dir, places->s[i])))
+            m->text_path = arena_printf(m->a, "%s/%s", m->dir, places->s[i]);
+    return !m->text_path || (m->text = tokenizer_load(m->text_path, e));
 }
 
-static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, err *e) {
-    artifact_paths p;
-    if (!artifact_locate(&p, m->a, path, tokenizer_dir, e) || !open_packages(m, &p, e)) return false;
-    m->vocab = m->form.in_vocab ? m->form.in_vocab : m->form.vocab;
-    if (!open_table(m, &p, e)) return false;
-    if (p.tokenizer && !(m->text = tokenizer_load(p.tokenizer, e))) return false;
-    m->text_path = p.tokenizer;
-    const char *config = p.tokenizer ? arena_printf(m->a, "%s/generation_config.json", p.tokenizer) : NULL;
+static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, const char *contract_file,
+                       err *e) {
+    artifact_paths p = {0};
+    if (tokenizer_dir && !file_exists(arena_printf(m->a, "%s/tokenizer.json", tokenizer_dir)))
+        return file_exists(path) ? err_set(e, ERR_IO, "%s: no tokenizer.json in it", tokenizer_dir)
+                                 : err_set(e, ERR_IO, "%s: no such package or artifact directory", path);
+    if (!find_packages(m, &p, path, contract_file, e) || !open_table(m, &p, e) ||
+        !open_text(m, &p, tokenizer_dir, e))
+        return false;
+    const char *config = m->text_path ? arena_printf(m->a, "%s/generation_config.json", m->text_path) : NULL;
     const json *metadata = optional_json(m, p.metadata, e), *generation = optional_json(m, config, e);
     if (e->code) return false;
     if (!sampler_from_config(&m->defaults, generation, e)) return err_where(e, "%s", config);
     m->defaults.temperature = 0;
+    if (m->form.best) m->defaults = SAMPLER_GREEDY;
+    m->ours = p.metadata != NULL;
+    const json *stop_ids = values_find(m->a, m->dir, m->form.d->stop_ids);
+    if (stop_ids && !stop_set_add_json(&m->stop, stop_ids, e))
+        return err_where(e, "%s: stop_ids", m->form.d->what);
     return find_stops(m, p.metadata, metadata, config, generation, e);
 }
 
-lm *lm_open(const char *path, const char *tokenizer_dir, err *e) {
+lm *lm_open_as(const char *path, const char *tokenizer_dir, const char *contract_file, err *e) {
     arena *a = arena_new();
     lm *m = ARENA_NEW(a, lm);
     m->a = a;
-    if (open_parts(m, path, tokenizer_dir, e)) return m;
+    if (open_parts(m, path, tokenizer_dir, contract_file, e)) return m;
     lm_close(m);
     return NULL;
+}
+
+lm *lm_open(const char *path, const char *tokenizer_dir, err *e) {
+    return lm_open_as(path, tokenizer_dir, NULL, e);
 }
 
 void lm_close(lm *m) {
@@ -109,7 +130,8 @@ void lm_close(lm *m) {
 int32_t lm_sample_limit(const lm *m) {
     int64_t limit = 1 << 24; /* when nothing tells: more than any vocabulary has */
     if (m->vocab && m->vocab < limit) limit = m->vocab;
-    if (m->text && tokenizer_limit(m->text) < limit) limit = tokenizer_limit(m->text);
+    bool padded = m->text && m->ours;
+    if (padded && tokenizer_limit(m->text) < limit) limit = tokenizer_limit(m->text);
     return (int32_t)limit;
 }
 

@@ -40,7 +40,7 @@ static int32_t row_best(const decoder_row *r) {
     return r->id ? r->id[best] : (int32_t)best;
 }
 
-static void compare(score_result *s, const decoder_row *r, int32_t next) {
+static void compare(score_result *s, const decoder_row *r, int32_t next, bool best_only) {
     size_t at = 0;
     if (r->id)
         while (at < r->n && r->id[at] != next) at++;
@@ -48,7 +48,7 @@ static void compare(score_result *s, const decoder_row *r, int32_t next) {
         at = (size_t)next;
     s->compared++;
     s->agree += row_best(r) == next;
-    if (at < r->n)
+    if (at < r->n && !best_only)
         s->nll += row_nll(r, at);
     else
         s->outside++;
@@ -64,7 +64,7 @@ static bool write_row(scoring *s, const decoder_row *r, err *e) {
 static bool on_row(void *ctx, size_t index, const decoder_row *r, err *e) {
     scoring *s = ctx;
     s->seen = index + 1;
-    if (index + 1 < s->n) compare(s->r, r, s->ids[index + 1]);
+    if (index + 1 < s->n) compare(s->r, r, s->ids[index + 1], s->m->form.best);
     return !s->write || write_row(s, r, e);
 }
 

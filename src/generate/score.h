@@ -8,7 +8,8 @@ typedef struct {
     size_t tokens;   /* fed */
     size_t compared; /* tokens that had a successor: tokens - 1 */
     size_t agree;    /* successors that had the highest score */
-    size_t outside;  /* successors that were not among the package's candidates: left out of the sum */
+    size_t outside; /* successors that were not among the package's candidates: left out of the sum. A package
+                       that returns the best id only has no probabilities: all of them */
     double nll; /* sum of -log p(successor) over compared - outside; for packages that return candidates only,
                    p is relative to the candidates */
     double seconds;

@@ -7,49 +7,63 @@
 
 #define REMAINDER "_lo"
 
-/* The session that has a state of that name, and its place there; NULL: none has. */
-static rt_session *find(const decoder *d, const char *name, size_t *at) {
-    for (size_t p = 0; p < decoder_lm(d)->n_model; p++) {
-        rt_session *s = decoder_session(d, p);
-        for (*at = 0; *at < rt_state_count(s); ++*at)
-            if (!strcmp(rt_state_name(s, *at), name)) return s;
+/* Where a state of that name lies: in a session, or among those that go in and out of calls. */
+typedef struct {
+    rt_session *s; /* NULL: carried */
+    void *carried;
+    const char *name;
+    ir_type type;
+} place;
+
+/* Package by package; the carried ones last. False behind the last. */
+static bool place_at(const decoder *d, size_t i, place *p) {
+    const lm *m = decoder_lm(d);
+    for (size_t k = 0; k < m->n_model; k++) {
+        rt_session *s = decoder_session(d, k);
+        size_t n = rt_state_count(s);
+        if (i < n) *p = (place){s, NULL, rt_state_name(s, i), rt_state_type(s, i)};
+        if (i < n) return true;
+        i -= n;
     }
-    return NULL;
+    if (i < m->form.n_carried)
+        *p = (place){NULL, decoder_carried(d, i), m->form.carried[i].name, m->form.carried[i].type};
+    return i < m->form.n_carried;
 }
 
-static rt_session *must_find(const decoder *d, const char *name, size_t *at, err *e) {
-    rt_session *s = find(d, name, at);
-    if (!s) err_set(e, ERR_INVALID, "no package has a state %s", name);
-    return s;
+static bool find(const decoder *d, const char *name, place *p) {
+    for (size_t i = 0; place_at(d, i, p); i++)
+        if (!strcmp(p->name, name)) return true;
+    return false;
+}
+
+static bool must_find(const decoder *d, const char *name, place *p, err *e) {
+    return find(d, name, p) || err_set(e, ERR_INVALID, "no package has a state %s", name);
 }
 
 /* The name of a state's remainder, when there is one. */
 static bool remainder_of(const decoder *d, const char *name, char *out, size_t size) {
-    size_t at;
+    place p;
     int n = snprintf(out, size, "%s" REMAINDER, name);
-    return n > 0 && (size_t)n < size && find(d, out, &at);
+    return n > 0 && (size_t)n < size && find(d, out, &p);
 }
 
 /* Whether that is the remainder of another state. */
 static bool is_remainder(const decoder *d, const char *name) {
     char whole[256];
-    size_t n = strlen(name), end = strlen(REMAINDER), at;
+    size_t n = strlen(name), end = strlen(REMAINDER);
+    place p;
     if (n <= end || n - end >= sizeof whole || strcmp(name + n - end, REMAINDER)) return false;
     memcpy(whole, name, n - end);
     whole[n - end] = 0;
-    return find(d, whole, &at);
+    return find(d, whole, &p);
 }
 
 /* State number i of those that are no remainder; NULL behind the last. *n: how many were seen. */
 static const char *walk(const decoder *d, size_t i, size_t *n) {
+    place p;
     *n = 0;
-    for (size_t p = 0; p < decoder_lm(d)->n_model; p++) {
-        const rt_session *s = decoder_session(d, p);
-        for (size_t k = 0; k < rt_state_count(s); k++) {
-            const char *name = rt_state_name(s, k);
-            if (!is_remainder(d, name) && (*n)++ == i) return name;
-        }
-    }
+    for (size_t k = 0; place_at(d, k, &p); k++)
+        if (!is_remainder(d, p.name) && (*n)++ == i) return p.name;
     return NULL;
 }
 
@@ -65,18 +79,18 @@ const char *decoder_state_name(const decoder *d, size_t i) {
 }
 
 bool decoder_state_type(const decoder *d, const char *name, ir_type *type, err *e) {
-    size_t at;
-    const rt_session *s = must_find(d, name, &at, e);
-    if (s) *type = rt_state_type(s, at);
-    return s != NULL;
+    place p;
+    bool ok = must_find(d, name, &p, e);
+    if (ok) *type = p.type;
+    return ok;
 }
 
 /* Adds a state's values to x. */
 static bool add(decoder *d, const char *name, float *x, err *e) {
-    size_t at;
+    place p;
     rt_tensor t;
-    rt_session *s = must_find(d, name, &at, e);
-    if (!s || !rt_state_get(s, name, &t, e)) return false;
+    if (!must_find(d, name, &p, e) || (p.s && !rt_state_get(p.s, name, &t, e))) return false;
+    if (!p.s) t = (rt_tensor){name, p.type, p.carried};
     if (t.type.dtype != DT_FP16 && t.type.dtype != DT_FP32)
         return err_set(e, ERR_UNSUPPORTED, "state %s is neither fp16 nor fp32", name);
     for (int64_t i = 0; i < ir_type_count(&t.type); i++)
@@ -87,19 +101,18 @@ static bool add(decoder *d, const char *name, float *x, err *e) {
 
 /* Sets a state to the values rounded to its type; x keeps what was lost. */
 static bool put(decoder *d, const char *name, float *x, err *e) {
-    size_t at;
-    rt_session *s = must_find(d, name, &at, e);
-    if (!s) return false;
-    ir_type type = rt_state_type(s, at);
-    size_t n = (size_t)ir_type_count(&type);
-    bool half = type.dtype == DT_FP16;
-    if (!half && type.dtype != DT_FP32)
+    place p;
+    if (!must_find(d, name, &p, e)) return false;
+    size_t n = (size_t)ir_type_count(&p.type);
+    bool half = p.type.dtype == DT_FP16;
+    if (!half && p.type.dtype != DT_FP32)
         return err_set(e, ERR_UNSUPPORTED, "state %s is neither fp16 nor fp32", name);
     uint16_t *packed = half ? mem_try(n, sizeof *packed) : NULL;
     if (half && !packed) return err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name);
     if (half) num_f32_to_f16(packed, x, n);
-    const rt_tensor t = {name, type, half ? (const void *)packed : x};
-    bool ok = rt_state_set(s, name, &t, e);
+    const rt_tensor t = {name, p.type, half ? (const void *)packed : x};
+    bool ok = !p.s || rt_state_set(p.s, name, &t, e);
+    if (!p.s) memcpy(p.carried, t.data, (size_t)ir_type_bytes(&p.type));
     for (size_t i = 0; i < n; i++) x[i] = half ? x[i] - num_f16_f32(packed[i]) : 0;
     free(packed);
     return ok;

@@ -1,199 +1,288 @@
-/* Packages that other converters wrote, fed one token a call as their README says, against the logits of an
- * independent interpreter (pkg_oracle.safetensors: fp32 inside, nothing rounded). Logits spread by about 2.7.
- * Strict mode rounds every fp16 op, as that interpreter's second variant did: facts/thirdparty.md gives 0.026
- * and 0.16 (recurrent) for it; twice that is allowed, and 5 % of the spread for the Llama packages, of which
- * no figure is known. Fast mode rounds at the interfaces of packages and at states only. The best logit must
- * be the same but for ties. */
+#define _GNU_SOURCE
+/* Packages that other converters wrote, recognised and driven by the descriptions in share/contracts, against
+ * the logits of an independent interpreter that drove them as their README says (pkg_oracle.safetensors: fp32
+ * inside, nothing rounded). Logits spread by about 2.7; 0.2 is asked for in both number modes. Strict mode
+ * rounds every fp16 op: facts/thirdparty.md gives 0.026 (0.16 where states are recurrent) for that
+ * interpreter's own rounded variant, so that what these round to is not compared more closely. The best logit
+ * must be the same but for one near tie; where the converter left the model as it was, greedy text is
+ * transformers'. */
+#include "base/json.h"
 #include "base/num.h"
 #include "checkpoint/safetensors.h"
-#include "runtime/session.h"
+#include "generate/generator.h"
+#include "generate/score.h"
 #include "test.h"
 #include <math.h>
 
-#define MAX_CONTEXT 512
-
 typedef struct {
-    const char *dir,
-        *package[4];   /* in order; what one returns goes to the next by name or as the hidden states */
-    bool shared_state; /* one state object for all packages */
-    double atol[2];    /* strict, fast */
+    const char *dir, *contract;
+    size_t packages;
+    int64_t context, vocab; /* vocab 0: the graph returns the best token only */
+    bool greedy;            /* the model is what transformers ran */
+    double strict, fast;    /* largest difference of a logit */
 } bundle;
 
-/* One token's way through the packages. */
+static const bundle bundles[] = {
+    {"finnvoor-llama-fp16-dynamic", "single", 1, 128, 512, true, 0.2, 0.05},
+    {"johnrocky-qwen3-fp16-monolithic", "argmax-monolithic", 1, 128, 0, true, 0.2, 0.05},
+    {"johnrocky-qwen3.5-mlkv-lut4", "carried-recurrent", 1, 128, 512, true, 0.2, 0.1},
+    {"0seba-qwen3-fp16-2chunk-seq8", "channels-first", 3, 128, 512, true, 0.2, 0.05},
+    {"anemll035-qwen3-lut46-2chunk", "anemll", 4, 256, 512, true, 0.2, 0.05},
+    {"anemll035-llama-lut6-4pertensor-6", "anemll", 4, 256, 512, false, 0.2, 0.05},
+    /* one logit in 30,720 is 0.222 away in strict mode, in the evaluator too: softplus is log(1 + exp(x))
+     * here, in fp16 ops that feed a recurrence */
+    {"bhctsntrk-anemll-qwen3.5-lut4-2chunk", "anemll-recurrent", 4, 256, 512, true, 0.25, 0.1},
+};
+
+static arena *a;
+
+static const char *path_of(const bundle *b, const char *file) {
+    return arena_printf(a, "%s/%s%s%s", test_case_path("thirdparty"), b->dir, file ? "/" : "",
+                        file ? file : "");
+}
+
+static lm *open_bundle(const bundle *b) {
+    err e = {0};
+    lm *m = lm_open(path_of(b, NULL), NULL, &e);
+    if (!m) fail_msg("%s", e.msg);
+    return m;
+}
+
+static const int32_t *ids_of(const st_file *f, const char *name, size_t *n) {
+    const st_tensor *t = st_find(f, name);
+    assert_non_null(t);
+    *n = (size_t)t->type.dim[0];
+    int32_t *ids = ARENA_ARRAY(a, int32_t, *n);
+    for (size_t i = 0; i < *n; i++)
+        ids[i] = (int32_t)num_get32((const uint8_t *)t->data + (t->type.dtype == DT_INT64 ? 8 : 4) * i);
+    return ids;
+}
+
+/* ---- logits ---- */
+
 typedef struct {
-    rt_session *s[4];
-    size_t n;
-    int32_t token, position;
-    uint16_t causal[MAX_CONTEXT], update[MAX_CONTEXT];
-    uint8_t hidden[4096];
-    ir_type hidden_type;
-} drive;
+    const bundle *b;
+    st_file *pkg;
+    const int32_t *at; /* positions that the oracle has */
+    size_t n, compared, flips, rows;
+    double worst;
+} comparison;
 
-static void fill_masks(drive *d, size_t context) {
-    for (size_t i = 0; i < context; i++) {
-        d->causal[i] = i <= (size_t)d->position ? 0 : num_f32_f16(-INFINITY);
-        d->update[i] = i == (size_t)d->position ? num_f32_f16(1) : 0;
-    }
-}
-
-static rt_tensor input(drive *d, const coreml_feature *f) {
-    rt_tensor t = {f->name, f->type, &d->position};
-    if (!strcmp(f->name, "input_ids"))
-        t.data = &d->token;
-    else if (!strcmp(f->name, "hidden_states"))
-        t.data = d->hidden, t.type = d->hidden_type;
-    else if (!strcmp(f->name, "update_mask"))
-        t.data = d->update;
-    else if (!strcmp(f->name, "causal_mask")) {
-        t.data = d->causal;
-        if (f->range) t.type.dim[3] = d->position + 1; /* grows with the text */
-    } else
-        assert_true(!strcmp(f->name, "position_ids") || !strcmp(f->name, "current_pos"));
-    return t;
-}
-
-static void step(drive *d, size_t stage, float *logits, double *top, int32_t *id) {
-    err e = {0};
-    const coreml_model *m = rt_model_coreml(rt_session_model(d->s[stage]));
-    const coreml_function *f = coreml_function_find(m, m->default_function);
-    rt_tensor in[8], out[24];
-    rt_call c = {.in = in, .out = out};
-    for (size_t i = 0; i < f->n_in; i++) in[c.n_in++] = input(d, &f->in[i]);
-    if (!rt_run(d->s[stage], &c, &e)) fail_msg("%s", e.msg);
-    size_t at = 0;
-    for (size_t i = 0; i < c.n_out; i++) {
-        int64_t n = ir_type_count(&out[i].type);
-        if (strstr(out[i].name, "hidden_states")) {
-            assert_true((size_t)n * 2 <= sizeof d->hidden);
-            memcpy(d->hidden, out[i].data, (size_t)n * 2);
-            d->hidden_type = out[i].type;
-        } else if (!strncmp(out[i].name, "logits", 6)) { /* logits1, logits2, ... follow each other */
-            num_f16_to_f32(logits + at, out[i].data, (size_t)n);
-            at += (size_t)n;
-        } else if (!strcmp(out[i].name, "token_id"))
-            memcpy(id, out[i].data, 4);
-        else if (!strcmp(out[i].name, "token_logit"))
-            *top = (double)num_f16_f32(num_get16(out[i].data));
-    }
-}
-
-static void share_state(drive *d, size_t from, size_t to) {
-    err e = {0};
-    rt_tensor t;
-    for (size_t i = 0; i < rt_state_count(d->s[from]); i++) {
-        assert_true(rt_state_get(d->s[from], rt_state_name(d->s[from], i), &t, &e));
-        if (to < d->n && rt_state_count(d->s[to])) assert_true(rt_state_set(d->s[to], t.name, &t, &e));
-    }
-}
-
-static int64_t argmax(const float *x, int64_t n) {
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
+static size_t argmax(const float *x, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
         if (x[i] > x[best]) best = i;
     return best;
 }
 
-static void compare(const bundle *b, double atol, int32_t position, const float *got, double top, int32_t id,
-                    const float *want, int64_t n) {
-    int64_t best = argmax(want, n);
-    if (id >= 0) { /* the package picks the id itself */
-        if (id != best || fabs(top - (double)want[best]) > atol)
-            fail_msg("%s, position %d: id %d at %g, expected %lld at %g", b->dir, position, id, top,
-                     (long long)best, (double)want[best]);
-        return;
-    }
-    double worst = 0;
-    for (int64_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)(got[i] - want[i])));
-    if (worst > atol || (double)(want[best] - want[argmax(got, n)]) > 2 * atol)
-        fail_msg("%s, position %d: logits differ by %g, best %lld, expected %lld", b->dir, position, worst,
-                 (long long)argmax(got, n), (long long)best);
+static bool on_row(void *ctx, size_t index, const decoder_row *r, err *e) {
+    comparison *c = ctx;
+    const st_tensor *t = st_find(c->pkg, "pkg_logits");
+    size_t vocab = (size_t)t->type.dim[1], k = 0;
+    (void)e;
+    c->rows++;
+    while (k < c->n && (size_t)c->at[k] != index) k++;
+    if (k == c->n) return true;
+    float *want = ARENA_ARRAY(a, float, vocab);
+    assert_true(st_floats(t, k * vocab, vocab, want));
+    size_t best = argmax(want, vocab), got = r->id ? (size_t)r->id[0] : argmax(r->score, r->n);
+    assert_int_equal(r->n, r->id ? 1 : vocab);
+    for (size_t i = 0; i < r->n; i++)
+        c->worst = fmax(c->worst, fabs((double)r->score[i] - want[r->id ? (size_t)r->id[i] : i]));
+    if (got != best && !(want[best] - want[got] < 0.05f)) /* no tie */
+        fail_msg("%s, position %zu: best %zu, expected %zu", c->b->dir, index, got, best);
+    c->flips += got != best;
+    c->compared++;
+    return true;
 }
 
-/* The row of a position, NULL when the oracle has none. */
-static const float *row(const st_tensor *positions, const st_tensor *logits, int32_t position, float *buf) {
-    int64_t n = logits->type.dim[1];
-    for (int64_t r = 0; r < positions->type.dim[0]; r++)
-        if ((int32_t)num_get32((const uint8_t *)positions->data + 4 * r) == position) {
-            memcpy(buf, (const uint8_t *)logits->data + r * n * 4, (size_t)n * 4);
-            return buf;
-        }
-    return NULL;
-}
-
-static void run_bundle(const bundle *b, rt_mode mode) {
+static void same_logits(const bundle *b, const lm *m, rt_mode mode, bool each) {
     err e = {0};
-    char path[1200];
-    snprintf(path, sizeof path, "%s/%s", test_case_path("thirdparty"), b->dir);
-    char file[1300];
-    snprintf(file, sizeof file, "%s/oracle.safetensors", path);
-    st_file *oracle = st_open(file, &e);
-    snprintf(file, sizeof file, "%s/pkg_oracle.safetensors", path);
-    st_file *pkg = st_open(file, &e);
-    assert_true(oracle && pkg);
-    const st_tensor *ids = st_find(oracle, "greedy_full_ids"), *logits = st_find(pkg, "pkg_logits");
-    const st_tensor *positions = st_find(pkg, "positions");
-    drive d = {0};
-    rt_model *m[4];
-    for (; d.n < 4 && b->package[d.n]; d.n++) {
-        snprintf(file, sizeof file, "%s/%s", path, b->package[d.n]);
-        m[d.n] = rt_model_open(file, &e);
-        if (!m[d.n]) fail_msg("%s", e.msg);
-        d.s[d.n] = rt_session_new(m[d.n], mode, &e);
-    }
-    int compared = 0;
-    for (d.position = 0; d.position + 1 < ids->type.dim[0]; d.position++) {
-        float got[1024], want[1024];
-        double top = 0;
-        int32_t id = -1;
-        d.token = (int32_t)num_get32((const uint8_t *)ids->data + 4 * d.position);
-        fill_masks(&d, MAX_CONTEXT);
-        for (size_t i = 0; i < d.n; i++) {
-            if (b->shared_state && i) share_state(&d, i - 1, i);
-            step(&d, i, got, &top, &id);
-        }
-        if (b->shared_state) share_state(&d, 2, 1);
-        if (!row(positions, logits, d.position, want)) continue;
-        compare(b, b->atol[mode], d.position, got, top, id, want, logits->type.dim[1]);
-        compared++;
-    }
-    assert_int_equal(compared, positions->type.dim[0]);
-    for (size_t i = 0; i < d.n; i++) {
-        rt_session_free(d.s[i]);
-        rt_model_close(m[i]);
+    st_file *oracle = st_open(path_of(b, "oracle.safetensors"), &e);
+    comparison c = {.b = b, .pkg = st_open(path_of(b, "pkg_oracle.safetensors"), &e)};
+    assert_true(oracle && c.pkg);
+    size_t n;
+    const int32_t *ids = ids_of(oracle, "greedy_full_ids", &n);
+    c.at = ids_of(c.pkg, "positions", &c.n);
+    decoder *d = decoder_new(m, mode, &e);
+    assert_non_null(d);
+    const decoder_hooks h = {.row = on_row, .ctx = &c};
+    for (size_t i = 0; i < n; i += each ? 1 : n)
+        if (!decoder_feed(d, ids + i, each ? 1 : n, each ? NULL : &h, NULL, &e))
+            fail_msg("%s: %s", b->dir, e.msg);
+    decoder_free(d);
+    if (!each) {
+        double most = mode == RT_STRICT ? b->strict : b->fast;
+        if (c.worst > most || c.flips > 1 || c.compared != c.n || c.rows != n)
+            fail_msg("%s, %s: logits differ by %g (%g allowed), %zu of %zu best ones differ", b->dir,
+                     mode == RT_STRICT ? "strict" : "fast", c.worst, most, c.flips, c.compared);
     }
     st_close(oracle);
-    st_close(pkg);
+    st_close(c.pkg);
 }
 
-static const bundle bundles[] = {
-    {"finnvoor-llama-fp16-dynamic", {"tiny-llama-plain.mlpackage"}, false, {0.14, 0.03}},
-    {"johnrocky-qwen3-fp16-monolithic", {"model.mlpackage"}, false, {0.05, 0.03}},
-    {"anemll035-qwen3-lut46-2chunk",
-     {"qwen_embeddings.mlpackage", "qwen_FFN_PF_lut4_chunk_01of02.mlpackage",
-      "qwen_FFN_PF_lut4_chunk_02of02.mlpackage", "qwen_lm_head_lut6.mlpackage"},
-     true,
-     {0.05, 0.03}},
-    {"anemll035-llama-lut6-4pertensor-6",
-     {"llama_embeddings_lut6.mlpackage", "llama_FFN_PF_lut4_chunk_01of02.mlpackage",
-      "llama_FFN_PF_lut4_chunk_02of02.mlpackage", "llama_lm_head_lut6.mlpackage"},
-     true,
-     {0.14, 0.03}},
-    {"bhctsntrk-anemll-qwen3.5-lut4-2chunk",
-     {"qwen35_embeddings.mlpackage", "qwen35_FFN_PF_lut4_chunk_01of02.mlpackage",
-      "qwen35_FFN_PF_lut4_chunk_02of02.mlpackage", "qwen35_lm_head_lut6.mlpackage"},
-     false,
-     {0.32, 0.1}},
-};
+static void logits(void **state) {
+    (void)state;
+    setenv("MILLET_LINEAR", "int16", 1); /* as millet score does */
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++) {
+        lm *m = open_bundle(&bundles[i]);
+        assert_string_equal(m->form.d->name, bundles[i].contract);
+        assert_int_equal(m->n_model, bundles[i].packages);
+        assert_int_equal(m->form.context, bundles[i].context);
+        assert_int_equal(m->form.vocab, bundles[i].vocab);
+        assert_int_equal(m->form.best, !bundles[i].vocab);
+        assert_int_equal(m->vocab, 512);
+        assert_non_null(m->text);
+        same_logits(&bundles[i], m, RT_STRICT, false);
+        same_logits(&bundles[i], m, RT_FAST, false);
+        lm_close(m);
+    }
+    unsetenv("MILLET_LINEAR");
+}
 
-static void packages_of_others(void **state) {
+/* ---- greedy text ---- */
+
+static const json *greedy_of(const bundle *b, int32_t *prompt, size_t *n) {
+    err e = {0};
+    const json *o = json_parse_file(a, path_of(b, "oracle.json"), &e);
+    if (!o) fail_msg("%s", e.msg);
+    *n = 0;
+    JSON_EACH(x, json_get(o, "prompt_ids")) prompt[(*n)++] = (int32_t)x->i;
+    return json_get(o, "greedy_new_ids");
+}
+
+static void greedy(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++) {
-        run_bundle(&bundles[i], RT_STRICT);
-        run_bundle(&bundles[i], RT_FAST);
+        const bundle *b = &bundles[i];
+        err e = {0};
+        int32_t prompt[256];
+        size_t n, k = 0;
+        if (!b->greedy) continue;
+        const json *want = greedy_of(b, prompt, &n);
+        lm *m = open_bundle(b);
+        for (rt_mode mode = RT_STRICT; mode <= RT_FAST; mode++) {
+            generate_result r = {0};
+            const generate_options o = {
+                .mode = mode, .sampling = SAMPLER_GREEDY, .max_new = want->len, .ignore_eos = true};
+            if (!generate_run(m, prompt, n, &o, &r, &e)) fail_msg("%s", e.msg);
+            assert_int_equal(r.n_ids, want->len);
+            k = 0;
+            JSON_EACH(x, want) {
+                if (r.ids[k] != x->i)
+                    fail_msg("%s: new token %zu is %d, expected %lld", b->dir, k, r.ids[k], (long long)x->i);
+                k++;
+            }
+            generate_result_free(&r);
+        }
+        lm_close(m);
     }
+}
+
+/* A prompt in prefill calls leaves what one in single steps leaves: the logits behind it are the same. */
+static void prefill(void **state) {
+    (void)state;
+    setenv("MILLET_LINEAR", "int16", 1);
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++) {
+        err e = {0};
+        int32_t prompt[256];
+        size_t n;
+        greedy_of(&bundles[i], prompt, &n);
+        lm *m = open_bundle(&bundles[i]);
+        decoder *whole = decoder_new(m, RT_STRICT, &e), *steps = decoder_new(m, RT_STRICT, &e);
+        decoder_row x, y;
+        assert_true(decoder_feed(whole, prompt, n, NULL, &x, &e));
+        for (size_t k = 0; k < n; k++) assert_true(decoder_feed(steps, prompt + k, 1, NULL, &y, &e));
+        assert_int_equal(x.n, y.n);
+        for (size_t k = 0; k < x.n; k++) /* strict mode rounds alike; sums may be taken in another order */
+            if (!(fabs((double)x.score[k] - y.score[k]) < 0.15))
+                fail_msg("%s: %g and %g", bundles[i].dir, (double)x.score[k], (double)y.score[k]);
+        decoder_free(whole);
+        decoder_free(steps);
+        lm_close(m);
+    }
+    unsetenv("MILLET_LINEAR");
+}
+
+/* Up to the last position: padded calls don't write behind the context. */
+static void full_context(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++) {
+        err e = {0};
+        lm *m = open_bundle(&bundles[i]);
+        int32_t ids[256];
+        size_t n = (size_t)m->form.context;
+        for (size_t k = 0; k < n; k++) ids[k] = (int32_t)((k * 37 + 11) % 500);
+        decoder *d = decoder_new(m, RT_FAST, &e), *one = decoder_new(m, RT_FAST, &e);
+        decoder_row x, y;
+        if (!decoder_feed(d, ids, n - 1, NULL, &x, &e) || !decoder_feed(d, ids + n - 1, 1, NULL, &x, &e))
+            fail_msg("%s: %s", bundles[i].dir, e.msg);
+        for (size_t k = 0; k < n; k++) assert_true(decoder_feed(one, ids + k, 1, NULL, &y, &e));
+        for (size_t k = 0; k < x.n; k++) assert_true(fabs((double)x.score[k] - y.score[k]) < 0.3);
+        assert_false(decoder_feed(d, ids, 1, NULL, &x, &e));
+        assert_int_equal(e.code, ERR_LIMIT);
+        decoder_free(d);
+        decoder_free(one);
+        lm_close(m);
+    }
+}
+
+/* Where another decoder stands; states of equal name in several packages, and those that go in and out. */
+static void seeds(void **state) {
+    (void)state;
+    static const int32_t ids[] = {5, 400, 17, 256, 9, 33};
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++) {
+        err e = {0};
+        lm *m = open_bundle(&bundles[i]);
+        decoder *d = decoder_new(m, RT_STRICT, &e), *from = decoder_new(m, RT_STRICT, &e);
+        decoder_row x, y;
+        assert_true(decoder_feed(from, ids, 5, NULL, &x, &e) && decoder_seed(d, from, &e));
+        assert_true(decoder_feed(d, ids + 5, 1, NULL, &y, &e) &&
+                    decoder_feed(from, ids + 5, 1, NULL, &x, &e));
+        assert_memory_equal(x.score, y.score, x.n * sizeof *x.score);
+        decoder_free(d);
+        decoder_free(from);
+        lm_close(m);
+    }
+}
+
+/* A graph that picks the token itself: no sampling, no probabilities, and that is said. */
+static void best_only(void **state) {
+    (void)state;
+    err e = {0};
+    lm *m = open_bundle(&bundles[1]);
+    const int32_t ids[] = {5, 400, 17};
+    score_result s;
+    const score_options so = {.mode = RT_FAST};
+    assert_true(score_ids(m, ids, 3, &so, &s, &e));
+    assert_int_equal(s.compared, 2);
+    assert_true(isnan(score_mean(&s)));
+    generate_options o = {.sampling = m->defaults, .max_new = 2};
+    generate_result r = {0};
+    o.sampling.temperature = 0.7f;
+    assert_false(generate_run(m, ids, 3, &o, &r, &e));
+    assert_int_equal(e.code, ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "model.mlpackage: its graph returns the best token only, no scores"));
+    generate_result_free(&r);
+    lm_close(m);
+}
+
+static int begin(void **state) {
+    (void)state;
+    a = arena_new();
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    arena_free(a);
+    return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(packages_of_others)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits),       cmocka_unit_test(greedy), cmocka_unit_test(prefill),
+        cmocka_unit_test(full_context), cmocka_unit_test(seeds),  cmocka_unit_test(best_only),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
 }

@@ -37,7 +37,7 @@ static void cheapest(void **state) {
     for (size_t i = 0; i < 4; i++)
         for (int64_t n = 1; n <= 20; n++)
             for (int64_t more = 0; more <= 17; more++) {
-                assert_true(cover_plan(size[i], n_size[i], (size_t)n, n + more, choice, &e));
+                assert_true(cover_plan(size[i], n_size[i], (size_t)n, n + more, true, choice, &e));
                 assert_int_equal(cost_of(size[i], choice, n, n + more),
                                  least(size[i], n_size[i], n, n + more));
             }
@@ -61,7 +61,7 @@ static void examples(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t choice[512];
         err e = {0};
-        assert_true(cover_plan(size, 5, (size_t)cases[i].n, cases[i].room, choice, &e));
+        assert_true(cover_plan(size, 5, (size_t)cases[i].n, cases[i].room, true, choice, &e));
         size_t k = 0;
         for (int64_t left = cases[i].n; left > 0; left -= size[choice[left]], k++) {
             assert_true(k < 8);

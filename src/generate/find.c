@@ -1,0 +1,187 @@
+#include "generate/find.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "generate/sets.h"
+#include <string.h>
+
+/* The search; packages are opened once, whoever asks for them. */
+typedef struct {
+    lm *m;
+    rt_model **opened;
+    size_t n_opened, cap;
+    set_directory s;
+    str lacks;  /* what each contract that was tried lacks */
+    bool final; /* the error is about packages whose contract is known */
+} search;
+
+static rt_model *open_once(search *s, const char *path, err *e) {
+    for (size_t i = 0; i < s->n_opened; i++)
+        if (!strcmp(rt_model_path(s->opened[i]), path)) return s->opened[i];
+    rt_model *m = rt_model_open(path, e);
+    if (!m) return NULL;
+    s->opened = arena_grow(s->m->a, s->opened, s->n_opened, &s->cap, s->n_opened + 1, sizeof *s->opened);
+    return s->opened[s->n_opened++] = m;
+}
+
+/* Opens packages in order, as a set. */
+static contract_package *open_all(search *s, const char *const *path, size_t n, err *e) {
+    lm *m = s->m;
+    contract_package *all = ARENA_ARRAY(m->a, contract_package, n);
+    const char **name = ARENA_ARRAY(m->a, const char *, n);
+    m->model = ARENA_ARRAY(m->a, rt_model *, n);
+    m->name = name;
+    m->n_model = 0;
+    for (size_t i = 0; i < n; i++) {
+        m->model[i] = open_once(s, path[i], e);
+        if (!m->model[i]) return NULL;
+        name[m->n_model++] = artifact_name(path[i]);
+        all[i] = (contract_package){name[i], rt_model_coreml(m->model[i])};
+    }
+    return all;
+}
+
+/* "NAME lacks WHAT", behind what others lack. */
+static void add_lacks(str *to, const char *name, const char *what) {
+    enum { MOST = 90 };
+    size_t n = strlen(what);
+    str_printf(to, "%s%s lacks %.*s%s", to->len ? "; " : "", name, MOST, what, n > MOST ? "..." : "");
+}
+
+/* What millet makes: the packages that the directory names. */
+static bool open_own(search *s, const artifact_paths *p, err *e) {
+    if (p->member)
+        return err_set(e, ERR_USAGE, "%s: one package of a set, which runs as a whole: give the directory %s",
+                       p->package[0], p->dir);
+    const contract_package *all = open_all(s, p->package, p->n_package, e);
+    if (!all) return false;
+    s->m->dir = p->dir;
+    str lacks[CONTRACT_OWN] = {{0}};
+    bool ok = contract_find_own(&s->m->form, s->m->a, all, p->n_package, lacks, e);
+    for (size_t i = 0; i < CONTRACT_OWN; i++) {
+        if (!ok && lacks[i].len) add_lacks(&s->lacks, i ? "single" : "chunks", str_get(&lacks[i]));
+        str_free(&lacks[i]);
+    }
+    return ok || err_where(e, "%s", p->n_package > 1 ? p->dir : p->package[0]);
+}
+
+static bool try_description(search *s, const description *d, err *e) {
+    set_parts p;
+    str lacks = {0}, alone = {0};
+    err why = {0};
+    bool ok = set_arrange(&p, s->m->a, &s->s, d, &lacks);
+    const contract_package *all = ok ? open_all(s, p.path, p.n, e) : NULL;
+    if (ok && !all) s->final = true; /* it is these packages, and one can't be run */
+    if (all) {
+        ok = contract_match(&s->m->form, s->m->a, d, s->s.dir, all, p.role, p.n, &alone, &why);
+        if (ok) s->m->dir = s->s.dir;
+        if (!ok && p.certain) {
+            s->final = true;
+            err_set(e, why.code, "%s: contract %s, as %s says: %s", s->s.dir, d->name, d->metadata, why.msg);
+        }
+        if (!ok) str_adds(&lacks, alone.len ? str_get(&alone) : why.msg);
+    }
+    if (!ok || !all) add_lacks(&s->lacks, d->name, str_get(&lacks));
+    str_free(&lacks);
+    str_free(&alone);
+    return ok && all;
+}
+
+/* "a.mlpackage, b.mlpackage; beside it meta.yaml; function main of a.mlpackage has inputs ...". */
+static void add_found(search *s, str *out) {
+    const set_directory *d = &s->s;
+    size_t compiled = 0;
+    for (size_t i = 0; i < d->n_name && i < 6; i++) str_printf(out, "%s%s", i ? ", " : "", d->name[i]);
+    if (d->n_name > 6) str_printf(out, " and %zu more", d->n_name - 6);
+    if (!d->n_name) str_adds(out, "no .mlpackage");
+    for (size_t i = 0, n = 0; i < d->n_other && n < 5; i++) {
+        const char *dot = strrchr(d->other[i], '.');
+        compiled += dot && !strcmp(dot, ".mlmodelc");
+        if (dot && strcmp(dot, ".md") != 0) str_printf(out, "%s%s", n++ ? ", " : "; beside it ", d->other[i]);
+    }
+    if (!d->n_name && compiled)
+        str_adds(out, " (compiled models can't be read: the .mlpackage that they were made of is needed)");
+    err ignored = {0};
+    rt_model *m =
+        d->n_name ? open_once(s, arena_printf(s->m->a, "%s/%s", d->dir, d->name[0]), &ignored) : NULL;
+    const coreml_model *c = m ? rt_model_coreml(m) : NULL;
+    const coreml_function *f = c ? coreml_function_find(c, c->default_function) : NULL;
+    str has = {0};
+    if (f) contract_list(&has, f);
+    if (f) str_printf(out, "; function %s of %s has %s", f->name, d->name[0], str_get(&has));
+    str_free(&has);
+}
+
+/* The lines that others' contracts lack are cut before those of what was found. */
+static void nothing_fits(search *s, const char *path, const err *own, err *e) {
+    enum { FOUND = 300, LACKS = 600 };
+    str found = {0}, all = {0};
+    add_found(s, &found);
+    size_t prefix = strlen(path);
+    bool placed = !strncmp(own->msg, path, prefix) && own->msg[prefix] == ':';
+    if (own->code && own->code != ERR_UNSUPPORTED)
+        str_printf(&all, "%.150s; ", placed ? own->msg + prefix + 2 : own->msg);
+    str_adds(&all, str_get(&s->lacks));
+    err_set(e, ERR_UNSUPPORTED, "%s: no contract fits (docs/contracts.md). Found %.*s%s. %.*s%s", path, FOUND,
+            str_get(&found), found.len > FOUND ? "..." : "", LACKS, str_get(&all),
+            all.len > LACKS ? "..." : "");
+    str_free(&found);
+    str_free(&all);
+}
+
+static bool try_known(search *s, err *e) {
+    for (size_t i = CONTRACT_OWN; i < describe_n_builtin && !s->final; i++) {
+        const describe_builtin *b = &describe_builtins[i];
+        const description *d = describe_parse(s->m->a, b->name, (const char *)b->text, b->n, e);
+        if (!d) s->final = true; /* one that is shipped: a test would have told */
+        if (d && try_description(s, d, e)) return true;
+    }
+    return false;
+}
+
+static bool try_file(search *s, const char *path, err *e) {
+    const description *d = describe_file(s->m->a, path, e);
+    s->final = !d || !d->package->files.n;
+    if (!d) return false;
+    if (s->final)
+        return err_set(e, ERR_FORMAT,
+                       "%s: packages[0].files: expected patterns: nothing else names the packages", path);
+    return try_description(s, d, e);
+}
+
+/* Whether a path that is not understood as our own is meant as such, so that the error is about that. */
+static bool is_own(const artifact_paths *p, const char *path, bool located, const err *why) {
+    return !file_is_dir(path) || p->metadata || (located && (p->member || why->code != ERR_UNSUPPORTED));
+}
+
+static bool find(search *s, artifact_paths *p, const char *path, const char *contract_file, err *e) {
+    err why = {0};
+    if (contract_file && !file_is_dir(path))
+        return err_set(e, ERR_IO, "%s: no such package or directory", path);
+    if (!contract_file) {
+        bool located = artifact_locate(p, s->m->a, path, NULL, &why);
+        if (located && open_own(s, p, &why)) return true;
+        if (is_own(p, path, located, &why)) {
+            *e = why;
+            return false;
+        }
+    }
+    *p = (artifact_paths){0};
+    set_scan(&s->s, s->m->a, path, file_exists(arena_printf(s->m->a, "%s/Manifest.json", path)));
+    if (contract_file ? try_file(s, contract_file, e) : try_known(s, e)) return true;
+    if (!s->final) nothing_fits(s, path, &why, e);
+    return false;
+}
+
+bool find_packages(lm *m, artifact_paths *p, const char *path, const char *contract_file, err *e) {
+    search s = {.m = m};
+    *p = (artifact_paths){0};
+    bool ok = find(&s, p, path, contract_file, e);
+    if (!ok) m->n_model = 0;
+    for (size_t i = 0; i < s.n_opened; i++) {
+        bool used = false;
+        for (size_t k = 0; k < m->n_model; k++) used |= m->model[k] == s.opened[i];
+        if (!used) rt_model_close(s.opened[i]);
+    }
+    str_free(&s.lacks);
+    return ok;
+}
