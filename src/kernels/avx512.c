@@ -247,6 +247,11 @@ INLINE __m512i dot_bytes(__m512i s, __m512i w, const char *x) {
     return _mm512_dpbusd_epi32(s, w, _mm512_load_si512(x));
 }
 
+/* Two blocks of 8 lanes each, down to 4 lanes each. */
+INLINE __m512i pairs_of_8(__m512i a, __m512i b) {
+    return _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xDD));
+}
+
 /* Sums of 16 int8 blocks from p on with their values of x (form BYTES), biased by 128; n bytes are there. */
 INLINE __m512i block8_sums(const uint8_t *p, const char *x, int64_t n, bool all) {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
@@ -260,10 +265,7 @@ INLINE __m512i block8_sums(const uint8_t *p, const char *x, int64_t n, bool all)
     /* Two blocks to a vector, 8 lanes each: first down to 4 lanes each, blocks 4v + q in lanes 4q.. of vector
      * v. */
     __m512i t[4];
-    for (int v = 0; v < 4; v++) {
-        __m512i a = s[2 * v], b = s[2 * v + 1];
-        t[v] = _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xDD));
-    }
+    for (int v = 0; v < 4; v++) t[v] = pairs_of_8(s[2 * v], s[2 * v + 1]);
     return in_order(sums_of_4(t[0], t[1], t[2], t[3]));
 }
 
@@ -296,6 +298,38 @@ INLINE __m512 add_blocks(__m512 f, const kern_linear *job, const uint8_t *p, con
     return _mm512_add_ps(f, _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(s, bias)), scale));
 }
 
+/* As add_blocks() for 16 int8 blocks of STREAMS rows at once, `apart` blocks from one to the next: codes of
+ * the rows are read in turns, what is read of x serves all of them, and scales are fetched, too. */
+INLINE void add_rows8(__m512 f[STREAMS], const kern_linear *job, const uint8_t *p, const uint8_t *scales,
+                      int64_t apart, int64_t b) {
+    const __m512i flip = _mm512_set1_epi8((char)0x80);
+    x16_row x = x16_row_of(job, 0);
+    const char *value = (const char *)x.value + b * 2 * X16_BLOCK;
+    __m512i t[STREAMS][4];
+    EACH (v, 4) {
+        EACH (k, STREAMS) {
+            const uint8_t *at = p + k * apart * 32 + 128 * v;
+            __m512i s[2];
+            EACH (i, 2) {
+                prefetch(at + 64 * i);
+                __m512i w = _mm512_xor_si512(_mm512_loadu_si512(at + 64 * i), flip);
+                s[i] = dot_bytes(_mm512_setzero_si512(), w, value + 256 * v + 128 * i);
+                s[i] = dot_bytes(_mm512_slli_epi32(s[i], 8), w, value + 256 * v + 128 * i + 64);
+            }
+            t[k][v] = pairs_of_8(s[0], s[1]);
+        }
+    }
+    __m512i bias = _mm512_slli_epi32(_mm512_load_si512(x.sum + b), 7);
+    EACH (k, STREAMS) {
+        const uint8_t *at = scales + k * apart * 2;
+        _mm_prefetch((const char *)at + SCALES_AHEAD, _MM_HINT_T0);
+        __m512i s = in_order(sums_of_4(t[k][0], t[k][1], t[k][2], t[k][3]));
+        __m512 scale = _mm512_mul_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at)),
+                                     _mm512_load_ps(x.scale + b));
+        f[k] = _mm512_add_ps(f[k], _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(s, bias)), scale));
+    }
+}
+
 /* Rows r, r + apart, .. against row i of x. */
 INLINE void blocks_tile(const kern_linear *job, int64_t r, int64_t apart, int rows, int64_t i, bool nibbles) {
     const kern_weight *w = job->w;
@@ -304,6 +338,8 @@ INLINE void blocks_tile(const kern_linear *job, int64_t r, int64_t apart, int ro
                   *scales = (const uint8_t *)w->scale + r * n * 2;
     __m512 f[STREAMS];
     EACH (k, rows) f[k] = _mm512_setzero_ps();
+    if (!nibbles && rows == STREAMS)
+        for (; b + 16 <= n; b += 16) add_rows8(f, job, p + b * 32, scales + b * 2, apart * n, b);
     for (; b + 16 <= n; b += 16)
         EACH (k, rows) {
             int64_t at = k * apart * n + b;
