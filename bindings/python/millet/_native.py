@@ -210,7 +210,8 @@ if lib.millet_abi() != ABI:
 
 def version() -> str:
     """The library's version."""
-    return lib.millet_version().decode()
+    text: bytes = lib.millet_version()
+    return text.decode()
 
 
 def failure(error: Error) -> Exception:

@@ -90,7 +90,7 @@ class Package:
 def _array_type(feature: Feature) -> _spec.ArrayFeatureType:
     t = _spec.ArrayFeatureType(shape=list(feature.shape or ()))
     code = {np.dtype(np.float16): t.FLOAT16, np.dtype(np.float32): t.FLOAT32, np.dtype(np.float64): t.DOUBLE,
-            np.dtype(np.int32): t.INT32, np.dtype(np.int8): t.INT8}.get(feature.dtype)  # type: ignore[arg-type]
+            np.dtype(np.int32): t.INT32, np.dtype(np.int8): t.INT8}.get(feature.dtype)
     if code:
         t.dataType = code
     if feature.shapes:
@@ -120,7 +120,7 @@ def _feature_spec(feature: Feature, state: bool) -> _spec.FeatureDescription:
 
 
 def _describe(package: int, info: PackageInfo, p: Package) -> _spec.Model:
-    user = {}
+    user: Dict[str, str] = {}
     key, value = ctypes.c_char_p(), ctypes.c_char_p()
     while lib.millet_metadata_at(package, len(user), ctypes.byref(key), ctypes.byref(value)):
         user[_text(key.value)] = _text(value.value)
@@ -137,8 +137,8 @@ def _describe(package: int, info: PackageInfo, p: Package) -> _spec.Model:
         if p.multifunction:
             description.functions.append(_spec.FunctionDescription(name=f.name, **fields))
         else:
-            for name, value in fields.items():
-                setattr(description, name, value)
+            for field, features in fields.items():
+                setattr(description, field, features)
     if p.multifunction:
         description.defaultFunctionName = p.default_function
     model = _spec.Model(specificationVersion=info.specification_version, description=description)

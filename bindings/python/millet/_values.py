@@ -82,7 +82,7 @@ def _to_dtype(array: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:
         with np.errstate(over="ignore"):  # -1e9 in a mask of fp16 is -inf
             return array.astype(dtype)
     if dtype.kind == "b":
-        return array != 0
+        return array.astype(np.bool_)
     if array.dtype.kind == "f" and not np.array_equal(array, np.trunc(array)):
         raise MilletError(f"{what} is {dtype}, and the {array.dtype} values given are no whole numbers")
     if array.dtype.kind != "b" and array.size:

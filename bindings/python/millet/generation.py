@@ -242,7 +242,7 @@ class Model:
     def is_stop(self, id: int) -> bool:
         """Whether a token ends generation."""
         with self._handle as m:
-            return lib.millet_lm_is_stop(m, id)
+            return bool(lib.millet_lm_is_stop(m, id))
 
     def _generate(self, run: _Run, prompt: Prompt) -> Generation:
         with self._handle as m:

@@ -57,7 +57,7 @@ class FeatureDescriptions(Mapping[str, str]):
     """Feature name -> its short description."""
 
     def __init__(self, features: Dict[str, Any]) -> None:
-        self._text = {name: f.description for name, f in features.items()}
+        self._text: Dict[str, str] = {name: f.description for name, f in features.items()}
 
     def __getitem__(self, key: str) -> str:
         if key not in self._text:
@@ -300,24 +300,29 @@ class MLModel(_Predictor):
         return self._output_description
 
     @property
+    def _metadata(self) -> Any:
+        return self._spec.description.metadata
+
+    @property
     def user_defined_metadata(self) -> Dict[str, str]:
-        return self._spec.description.metadata.userDefined
+        """The metadata with keys of the package's own."""
+        return dict(self._metadata.userDefined)
 
     @property
     def short_description(self) -> str:
-        return self._spec.description.metadata.shortDescription
+        return str(self._metadata.shortDescription)
 
     @property
     def author(self) -> str:
-        return self._spec.description.metadata.author
+        return str(self._metadata.author)
 
     @property
     def license(self) -> str:
-        return self._spec.description.metadata.license
+        return str(self._metadata.license)
 
     @property
     def version(self) -> str:
-        return self._spec.description.metadata.versionString
+        return str(self._metadata.versionString)
 
     def __repr__(self) -> str:
         return repr(self._spec.description)

@@ -27,9 +27,16 @@ class Message:
 
     def __init__(self, **fields: Any) -> None:
         for name, value in fields.items():
-            if name not in self._fields:
-                raise AttributeError(f"{type(self).__name__} has no field {name}")
             setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._fields:
+            raise AttributeError(f"{type(self).__name__} has no field {name}")
+        for group in self._oneofs.values():
+            if name in group:
+                for other in group:
+                    self.__dict__.pop(other, None)
+        self.__dict__[name] = value
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._fields:

@@ -90,7 +90,8 @@ class Tokenizer:
         if not os.path.exists(path):
             return {}
         with open(path, encoding="utf-8") as f:
-            return json.load(f)
+            config: Dict[str, Any] = json.load(f)
+            return config
 
     def apply_chat_template(self, messages: Sequence[Message], tokenize: bool = True, add_generation_prompt: bool = False,
                             tools: Optional[Sequence[Any]] = None, **variables: Any) -> Union[List[int], str]:
