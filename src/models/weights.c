@@ -123,6 +123,7 @@ static bool fill_scales(const void *ctx, uint64_t first, uint64_t n, void *dst, 
     (void)e;
     const job *j = ctx;
     tensor_scales(j->t->view, j->first / GGUF_KEPT_BLOCK + first, n, dst);
+    st_drop(j->t, j->first + first * GGUF_KEPT_BLOCK, n * GGUF_KEPT_BLOCK);
     return true;
 }
 
