@@ -19,11 +19,7 @@ static millet_lm *open_lm(const char *path, const millet_lm_options *options, er
     millet_lm_options o;
     millet_open_options open;
     if (!open_options(&o, &open, options, e)) return NULL;
-    if (o.contract) {
-        err_set(e, ERR_UNSUPPORTED, "contract %s: this version knows no contract files", o.contract);
-        return NULL;
-    }
-    lm *m = lm_open(path, o.tokenizer, e);
+    lm *m = lm_open_as(path, o.tokenizer, o.contract, e);
     for (size_t i = 0; m && open.linear && i < m->n_model; i++)
         if (!rt_model_linear(m->model[i], open.linear, e)) {
             lm_close(m);

@@ -350,13 +350,14 @@ static coreml_model *read_one(reader *r, wire_in m) {
     }
     if (!read_done(r, &m)) return NULL;
     bool ok = true;
-    if (spec < IR_SPEC_MIN || spec > IR_SPEC_MAX)
+    if (other)
+        ok = read_bad(r, &whole, ERR_UNSUPPORTED,
+                      "the model is %s (field %" PRIu32 "), expected an ML Program: convert its source with "
+                      "convert_to=\"mlprogram\"",
+                      other_model(other), other);
+    else if (spec < IR_SPEC_MIN || spec > IR_SPEC_MAX)
         ok = read_bad(r, &whole, ERR_UNSUPPORTED, "specification version %" PRIu64 ", expected %d to %d",
                       spec, IR_SPEC_MIN, IR_SPEC_MAX);
-    else if (other)
-        ok = read_bad(r, &whole, ERR_UNSUPPORTED,
-                      "the model is %s (field %" PRIu32 "), expected an ML Program", other_model(other),
-                      other);
     else if (!model->program && !model->n_part)
         ok = read_bad(r, &whole, ERR_FORMAT, "no ML Program");
     else if (model->program && model->n_part)

@@ -113,7 +113,7 @@ static bool read_attribute(reader *r, read_entry *entry, ir_op *op) {
 static bool read_block(reader *r, wire_in *in, ir_block *b);
 
 typedef struct {
-    const char *type, *name;
+    const char *type, *name, *class_name;
     uint32_t n_out, n_block;
 } op_head;
 
@@ -126,17 +126,29 @@ static bool read_op_head(reader *r, wire_in m, op_head *h) {
         if (m.field != OPERATION_ATTRIBUTE) continue;
         read_entry entry;
         if (!read_map_entry(r, &m, &entry)) return false;
-        if (strcmp(entry.key, "name")) continue;
+        const char **to = !strcmp(entry.key, "name")         ? &h->name
+                          : !strcmp(entry.key, "class_name") ? &h->class_name
+                                                             : NULL;
+        if (!to) continue;
         const ir_const *c = read_value(r, &entry.value);
         if (!c) return false;
-        if (!(h->name = ir_const_text(c)))
-            return read_bad(r, &m, ERR_FORMAT, "an op's name must be a string");
+        if (!(*to = ir_const_text(c)))
+            return read_bad(r, &m, ERR_FORMAT, "an op's %s must be a string", entry.key);
     }
     return read_done(r, &m) && (h->type || read_bad(r, &m, ERR_FORMAT, "an op without a type"));
 }
 
 static bool check_op_head(reader *r, const wire_in *m, const op_head *h, ir_opcode code) {
-    if (code == OP_NONE) return read_bad(r, m, ERR_UNSUPPORTED, "op type %.100s is not known", h->type);
+    if (!strcmp(h->type, "custom_layer"))
+        return read_bad(
+            r, m, ERR_UNSUPPORTED,
+            "a custom layer%s%.100s: its code is in an app and not in the package; convert the model "
+            "with ordinary ops in its place",
+            h->class_name ? " of class " : "", h->class_name ? h->class_name : "");
+    if (code == OP_NONE)
+        return read_bad(
+            r, m, ERR_UNSUPPORTED,
+            "op type %.100s is not known; convert the model with ops of MIL's opsets up to CoreML9", h->type);
     bool control = ir_info(code)->flags & OPF_CONTROL;
     if (h->n_block != (control ? 2 : 0))
         return read_bad(r, m, ERR_FORMAT, "%" PRIu32 " blocks, expected %d", h->n_block, control ? 2 : 0);

@@ -1,6 +1,7 @@
 #include "generate/call.h"
 #include "base/num.h"
 #include "coreml/embedding.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -371,6 +372,7 @@ bool caller_row(caller *c, const call *k, size_t t, decoder_row *r, err *e) {
         if (t >= size_of(&c->score[i].type, c->score_is[i]->t))
             return err_set(e, ERR_INVALID, "%s: output %s has no row for token %zu", f->function,
                            c->score[i].name, t);
+    assert(c->n_score);
     if (f->best) return best_row(c, t, r, e);
     *r = (decoder_row){.score = c->row, .n = row_size(c->m)};
     const rt_tensor *o = &c->score[0];

@@ -152,9 +152,11 @@ static size_t next_call(decoder *d, size_t n, int64_t position, bool every) {
             d->fn = only_first(d, every) ? f->func : function_for(d, (int64_t)n, position);
         else if (n > 1 + held_back(d) && !only_first(d, every))
             d->fn = &f->func[((const uint8_t *)d->choice.p)[n - held_back(d)]];
+        if (n <= held_back(d)) d->fn = f->func;
         most = d->fn->tokens;
         bool full = d->fn != f->func && f->d->tail == TAIL_STEPS;
         if (full && (int64_t)n < most + (int64_t)held_back(d)) d->fn = f->func, most = f->func->tokens;
+        if (d->fn != f->func) n -= held_back(d);
     }
     return n < (uint64_t)most ? n : (size_t)most;
 }

@@ -66,7 +66,11 @@ bool rt_check_inputs(const coreml_function *f, const rt_tensor *in, size_t n, er
         const rt_tensor *t = given(d->name, in, n);
         size_t choice = SIZE_MAX;
         if (d->other)
-            return err_set(e, ERR_UNSUPPORTED, "input %s is no multi-array (%s)", d->name, d->other);
+            return err_set(
+                e, ERR_UNSUPPORTED,
+                "function %s: input %s is no multi-array (%s), and only such can be fed: convert the "
+                "model with a tensor in its place",
+                f->name, d->name, d->other);
         if (!t && !(d->optional && d->has_default))
             return err_set(e, ERR_USAGE, "function %s needs input %s", f->name, d->name);
         if (t && !check_shape(d, &t->type, &choice, e)) return false;

@@ -6,13 +6,17 @@
  * interpreter's own rounded variant, so that what these round to is not compared more closely. The best logit
  * must be the same but for one near tie; where the converter left the model as it was, greedy text is
  * transformers'. */
+#include "base/file.h"
 #include "base/json.h"
 #include "base/num.h"
 #include "checkpoint/safetensors.h"
 #include "generate/generator.h"
 #include "generate/score.h"
 #include "test.h"
+#include <dirent.h>
 #include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct {
     const char *dir, *contract;
@@ -267,22 +271,164 @@ static void best_only(void **state) {
     lm_close(m);
 }
 
+/* ---- descriptions of one's own, and what does not fit ---- */
+
+static char work[] = "/tmp/millet-thirdparty-XXXXXX";
+
+static void link_one(const bundle *b, const char *name) {
+    char *whole = realpath(path_of(b, name), NULL);
+    assert_non_null(whole);
+    assert_int_equal(symlink(whole, arena_printf(a, "%s/%s", work, name)), 0);
+    free(whole);
+}
+
+/* What lies in a bundle but for one name, in the work directory. */
+static void link_all(const bundle *b, const char *but) {
+    err e = {0};
+    DIR *d = opendir(path_of(b, NULL));
+    assert_true(d && file_remove_tree(work, &e) && !mkdir(work, 0755));
+    for (struct dirent *f; (f = readdir(d));)
+        if (*f->d_name != '.' && strcmp(f->d_name, but) != 0) link_one(b, f->d_name);
+    closedir(d);
+}
+
+/* A shipped description with one text replaced by another, beside the work directory. */
+static const char *described(const char *name, const char *from, const char *to) {
+    err e = {0};
+    file_map m;
+    str s = {0};
+    assert_true(
+        file_open_map(&m, arena_printf(a, "%s/share/contracts/%s.json", getenv("MILLET_SOURCE"), name), &e));
+    const char *text = arena_strn(a, (const char *)m.data, m.size), *at = strstr(text, from);
+    assert_non_null(at);
+    str_add(&s, text, (size_t)(at - text));
+    str_adds(&s, to);
+    str_adds(&s, at + strlen(from));
+    file_unmap(&m);
+    const char *path = arena_printf(a, "%s.json", work);
+    assert_true(file_write(path, s.s, s.len, &e));
+    str_free(&s);
+    return path;
+}
+
+/* The rest of a prompt in a padded call (as ANEMLL 0.3.4 does) or token by token (0.3.5): the same scores. */
+static void own_description(void **state) {
+    (void)state;
+    static const char *const tail[] = {"\"tail\": \"pad\"", "\"tail\": \"repeat\"",
+                                       "\"tail\": \"pad\", \"pad\": 7"};
+    const bundle *b = &bundles[4];
+    int32_t prompt[256];
+    size_t n;
+    greedy_of(b, prompt, &n);
+    assert_int_equal(n % 16, 5); /* 16 tokens a call */
+    lm *m = open_bundle(b);
+    err e = {0};
+    decoder *steps = decoder_new(m, RT_STRICT, &e);
+    decoder_row x, y;
+    assert_true(decoder_feed(steps, prompt, n, NULL, &x, &e));
+    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
+        const char *file = described("anemll", "\"tail\": \"steps\"", tail[i]);
+        lm *own = lm_open_as(path_of(b, NULL), NULL, file, &e);
+        if (!own) fail_msg("%s", e.msg);
+        assert_int_equal(own->form.d->tail, i == 1 ? TAIL_REPEAT : TAIL_PAD);
+        decoder *d = decoder_new(own, RT_STRICT, &e);
+        if (!decoder_feed(d, prompt, n, NULL, &y, &e)) fail_msg("%s", e.msg);
+        double worst = 0;
+        for (size_t k = 0; k < x.n; k++) worst = fmax(worst, fabs((double)x.score[k] - y.score[k]));
+        if (worst > 0.15) fail_msg("%s: logits differ by %g", tail[i], worst);
+        decoder_free(d);
+        lm_close(own);
+    }
+    decoder_free(steps);
+    lm_close(m);
+}
+
+/* Without the metadata file names and shapes tell. */
+static void without_metadata(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++) {
+        const char *metadata[] = {"",          "model_config.json", "head_meta.json", "",
+                                  "meta.yaml", "meta.yaml",         "meta.yaml"};
+        err e = {0};
+        link_all(&bundles[i], metadata[i]);
+        lm *m = lm_open(work, NULL, &e);
+        if (!m) fail_msg("%s: %s", bundles[i].dir, e.msg);
+        assert_string_equal(m->form.d->name, bundles[i].contract);
+        lm_close(m);
+    }
+}
+
+static void not_opened(const char *file, const char *expected) {
+    err e = {0};
+    lm *m = lm_open_as(work, NULL, file, &e);
+    assert_null(m);
+    if (!strstr(e.msg, expected) || strchr(e.msg, '\n')) fail_msg("%s\nexpected: %s", e.msg, expected);
+}
+
+static void misfits(void **state) {
+    (void)state;
+    err e = {0};
+    link_all(&bundles[4], "qwen_lm_head_lut6.mlpackage");
+    not_opened(NULL,
+               "no contract fits (docs/contracts.md). Found qwen_FFN_PF_lut4_chunk_01of02.mlpackage, "
+               "qwen_FFN_PF_lut4_chunk_02of02.mlpackage, qwen_embeddings.mlpackage; beside it config.json, "
+               "meta.yaml");
+    not_opened(
+        NULL,
+        "anemll-recurrent lacks model_info.parameters.per_chunk_state true in meta.yaml; anemll lacks a "
+        "package *_lm_head_lut* or *_lm_head; argmax-monolithic lacks ");
+    not_opened(NULL, "channels-first lacks a package chunk_{i}");
+    link_all(&bundles[4], "qwen_FFN_PF_lut4_chunk_01of02.mlpackage");
+    not_opened(NULL, "anemll lacks *_FFN_PF_lut*_chunk_{i}of{n} number 1");
+    link_all(&bundles[6], "meta.yaml"); /* the fork's packages, said to be the other's */
+    link_one(&bundles[4], "meta.yaml");
+    not_opened(NULL,
+               "contract anemll, as meta.yaml says: qwen35_FFN_PF_lut4_chunk_01of02.mlpackage: there is no "
+               "function infer");
+    link_all(&bundles[3], "embeddings.npy");
+    not_opened(NULL, "channels-first lacks embeddings.npy");
+    assert_true(file_write(arena_printf(a, "%s/embeddings.npy", work), "x", 1, &e));
+    not_opened(NULL, "embeddings.npy: not a NumPy file");
+    link_all(&bundles[3], "");
+    not_opened(
+        described("channels-first", "\"position_id\"", "\"position\""),
+        "lacks chunk_0.mlpackage: function main lacks input position, a meaning for input position_id");
+    not_opened(described("channels-first", "[1, \"h\", 1, \"T\"]", "[1, \"h\", 2, \"T\"]"),
+               "function main lacks input hidden_states as [1,h,2,T]");
+    not_opened(described("channels-first", "\"own\"", "\"shared\""),
+               "chunk_0.mlpackage and chunk_1.mlpackage share the state key_cache, but it is");
+    not_opened(described("channels-first", "\"repeat\"", "\"steps\""),
+               "prefill.one_token: expected true, unless");
+    not_opened("/nowhere/x.json", "/nowhere/x.json: No such file");
+    not_opened(described("single", "\"name\"", "\"name\""), "packages[0].files: expected patterns");
+    assert_true(file_remove_tree(work, &e) && !mkdir(work, 0755));
+    assert_int_equal(mkdir(arena_printf(a, "%s/m.mlmodelc", work), 0755), 0);
+    not_opened(NULL, "neither a package (Manifest.json) nor an artifact directory");
+    not_opened(NULL, "Found no .mlpackage; beside it m.mlmodelc (compiled models can't be read");
+}
+
 static int begin(void **state) {
     (void)state;
     a = arena_new();
-    return 0;
+    return mkdtemp(work) ? 0 : -1;
 }
 
 static int end(void **state) {
     (void)state;
+    err e = {0};
+    file_remove_tree(work, &e);
+    unlink(arena_printf(a, "%s.json", work));
     arena_free(a);
     return 0;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits),       cmocka_unit_test(greedy), cmocka_unit_test(prefill),
-        cmocka_unit_test(full_context), cmocka_unit_test(seeds),  cmocka_unit_test(best_only),
+        cmocka_unit_test(logits),          cmocka_unit_test(greedy),
+        cmocka_unit_test(prefill),         cmocka_unit_test(full_context),
+        cmocka_unit_test(seeds),           cmocka_unit_test(best_only),
+        cmocka_unit_test(own_description), cmocka_unit_test(without_metadata),
+        cmocka_unit_test(misfits),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -25,6 +25,22 @@ def validator(name):
     return Draft202012Validator(schema)
 
 
+def contracts():
+    """What is shipped follows the schema; with a word more in any object but those whose keys are names, it doesn't."""
+    schema = validator("contract")
+    folder = os.path.join(SOURCE, "share", "contracts")
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name)) as f:
+            document = json.load(f)
+        schema.validate(document)
+        for path in places(document):
+            if path and path[-1] in ("inputs", "outputs", "equals", "caches"):
+                continue
+            bad = copy.deepcopy(document)
+            at(bad, path)["more"] = 1
+            assert not schema.is_valid(bad), (name, path)
+
+
 def convert(work, model, *options):
     out = os.path.join(work, str(len(os.listdir(work))))
     subprocess.run([os.environ["MILLET_BIN"], "convert", model, "-o", out, "-q", "--context", "64", *options], check=True,
@@ -88,6 +104,7 @@ def bench(*arguments):
 
 
 def main():
+    contracts()
     if not os.path.isdir(MODELS):
         print(f"skipped: {MODELS} is not there (set MILLET_CASES)")
         return 77

@@ -160,6 +160,13 @@ static void what_is_not_understood_is_named(void **state) {
     bytes y = NAMED(3, "y", TENSOR(F32, 1, dim(2)));
     refused(MODEL(IN_X, DESC, M(3, S(1, "frobnicate"), y, OPNAME("f1")), OUT_Y), ERR_UNSUPPORTED,
             "function main, op frobnicate f1: op type frobnicate is not known");
+    const bytes layer = M(3, S(1, "custom_layer"), y, OPNAME("c1"),
+                          ENTRY(5, "class_name", TENSOR(2, 0, NIL), M(3, M(1, M(4, S(1, "AppFlash"))))));
+    refused(MODEL(IN_X, DESC, layer, OUT_Y), ERR_UNSUPPORTED,
+            "function main, op custom_layer c1: a custom layer of class AppFlash: its code is in an app and not in "
+            "the package; convert the model with ordinary ops");
+    refused(P(I(1, 4), M(2, DESC), M(500, I(1, 1))), ERR_UNSUPPORTED,
+            "a neural network (field 500), expected an ML Program: convert its source with convert_to=");
     refused(MODEL(IN_X, DESC, M(3, S(1, "relu"), BOUND("q", "x"), y), OUT_Y), ERR_UNSUPPORTED,
             "no operand is called q");
     refused(MODEL(IN_X, DESC, M(3, S(1, "relu"), BOUND("x", "z"), y), OUT_Y), ERR_INVALID,
