@@ -110,3 +110,10 @@ bool rule_fused_delta_rule(infer *in) {
     }
     return output_dtype(in);
 }
+
+bool rule_fused_blend(infer *in) {
+    ir_type s = inf_type(in, A_memory), row = inf_type(in, A_row), mask = inf_type(in, A_mask);
+    if (row.rank != s.rank || mask.rank != s.rank) return inf_bad(in, A_row, "expected the rank of memory");
+    in->out[0] = s;
+    return output_dtype(in);
+}

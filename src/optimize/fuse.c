@@ -182,6 +182,15 @@ static void put_extra(fuser *f) {
     b->n_op += f->n_extra;
 }
 
+void fuse_insert(fuser *f, size_t behind, ir_op *op) {
+    ir_block *b = &f->f->body;
+    assert(behind >= f->at && behind < b->n_op);
+    b->op = arena_grow(f->p->a, b->op, b->n_op, &b->cap_op, b->n_op + 1, sizeof *b->op);
+    memmove(b->op + behind + 2, b->op + behind + 1, (b->n_op - behind - 1) * sizeof *b->op);
+    b->op[behind + 1] = op;
+    b->n_op++;
+}
+
 static bool try_op(fuser *f, const pattern *const *compiled) {
     ir_block *b = &f->f->body;
     const ir_op *op = b->op[f->at];

@@ -53,6 +53,17 @@ bool fuse_list_is(const ir_value *v, const int64_t *want, int n);
 ir_value *fuse_swapped(fuser *f, ir_value *v, int a, int b);
 /* op becomes the fused op; root is its result with two axes exchanged. */
 void fuse_root_swapped(fuser *f, ir_op *op, ir_value *root, int a, int b);
+/* What a slice_by_index takes of x, or a slice_update writes to it: elements [begin, begin + size) of each
+ * axis. */
+typedef struct {
+    int rank;
+    int64_t begin[IR_MAX_RANK], size[IR_MAX_RANK];
+    bool squeezes; /* some axes are left out of the result */
+    bool all;      /* everything */
+} region;
+/* False: the bounds aren't constant, or there are steps. */
+bool fuse_region(fuser *f, const ir_op *op, region *r);
+bool fuse_regions_meet(const region *a, const region *b);
 /* v is elements [from, from + n) along this axis, and all of the others, of what a slice or a split looks at:
  * that; else NULL. */
 ir_value *fuse_part(fuser *f, const ir_value *v, int axis, int64_t from, int64_t n);
@@ -61,6 +72,8 @@ ir_value *fuse_reshaped(fuser *f, ir_value *v, const ir_type *type);
 bool fuse_joins(const ir_op *op, int axis);
 /* Everywhere, results of the function included. */
 void fuse_replace(fuser *f, const ir_value *old, ir_value *by);
+/* Puts op behind the one of this index, which is at or behind the one that is looked at. */
+void fuse_insert(fuser *f, size_t behind, ir_op *op);
 /* Index of an op in the function, SIZE_MAX when it is not there. */
 size_t fuse_index(const fuser *f, const ir_op *op);
 

@@ -1,52 +1,5 @@
 /* Rotations of pairs (i, i + n/2) along an axis, in the spellings of several converters. */
-#include "ir/infer.h"
 #include "optimize/fuse.h"
-
-/* ---- parts ---- */
-
-static ir_type slice_type(void *ctx, const ir_value *v) {
-    (void)ctx;
-    return v->type;
-}
-
-static const double *slice_numbers(void *ctx, const ir_value *v, size_t *n, arena *a) {
-    (void)ctx;
-    return v->konst ? ir_const_numbers(v->konst, n, a) : NULL;
-}
-
-static bool slice_takes(fuser *f, const ir_op *op, int axis, int64_t from, int64_t n) {
-    const ir_type *x = &ir_in(op, A_x)->type;
-    const ir_env env = {NULL, slice_type, slice_numbers};
-    ir_slice s[IR_MAX_RANK];
-    err ignored = {0};
-    if (!ir_in(op, A_begin)->konst || !ir_in(op, A_end)->konst || !ir_type_known(x) ||
-        !ir_resolve_slices(op, &env, x, s, f->p->a, &ignored))
-        return false;
-    for (int d = 0; d < x->rank; d++)
-        if (s[d].squeeze || s[d].step != 1 || s[d].begin != (d == axis ? from : 0) ||
-            s[d].count != (d == axis ? n : x->dim[d]))
-            return false;
-    return true;
-}
-
-static bool split_takes(const ir_op *op, const ir_value *v, int axis, int64_t from, int64_t n) {
-    int rank = v->type.rank;
-    double at = 0;
-    if (!fuse_number(ir_in(op, A_axis), &at) || (int)(at < 0 ? at + rank : at) != axis) return false;
-    int64_t begin = 0;
-    for (uint32_t i = 0; i < op->n_out && op->out[i] != v; i++) begin += op->out[i]->type.dim[axis];
-    return begin == from && v->type.dim[axis] == n;
-}
-
-ir_value *fuse_part(fuser *f, const ir_value *v, int axis, int64_t from, int64_t n) {
-    const ir_op *op = v->def;
-    bool is =
-        op && (op->code == OP_split ? split_takes(op, v, axis, from, n)
-                                    : op->code == OP_slice_by_index && slice_takes(f, op, axis, from, n));
-    return is ? fuse_in(op, A_x) : NULL;
-}
-
-/* ---- what turns ---- */
 
 /* The factor of a product that is not `other`. */
 static ir_value *factor(const ir_value *product, const ir_value *other) {

@@ -22,6 +22,7 @@ static lower_fn *const rows[OP_COUNT] = {
     [OP_read_state] = lower_read_state,
     [OP_write_state] = lower_write_state,
     [OP_slice_update] = lower_slice_update,
+    [OP_fused_blend] = lower_fused_blend,
     [OP_fused_norm] = lower_fused_norm,
     [OP_fused_swiglu] = lower_fused_swiglu,
     [OP_fused_rope] = lower_fused_rope,

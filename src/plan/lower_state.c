@@ -125,3 +125,50 @@ bool lower_slice_update(lower *l, const ir_op *op) {
     lower_set(l, r, target);
     return true;
 }
+
+/* The memory that op's result lies in: the state's, when nobody can tell, else a copy of memory. */
+static bool changed_memory(lower *l, const ir_op *op, place *target) {
+    place x = *lower_at(l, ir_in(op, A_memory));
+    if (lower_state_passes(l, &x, op->out[0])) {
+        *target = x;
+        return true;
+    }
+    x = lower_in(l, op, A_memory);
+    *target = lower_fresh(l, &op->out[0]->type);
+    return lower_copy(l, *target, x, false);
+}
+
+bool lower_fused_blend(lower *l, const ir_op *op) {
+    place row = lower_cells(l, lower_in(l, op, A_row)), mask = lower_cells(l, lower_in(l, op, A_mask)),
+          memory;
+    int64_t bits = lower_int(l, op, A_rounding, 0);
+    size_t n;
+    if (!changed_memory(l, op, &memory)) return false;
+    const int64_t *begin = lower_ints(l, op, A_begin, &n), *size = lower_ints(l, op, A_size, &n);
+    place part = memory;
+    step_blend *s = ARENA_NEW(l->a, step_blend);
+    int axis = -1, rank = memory.type.rank;
+    for (int d = 0; d < rank; d++) {
+        if (size) part.type.dim[d] = size[d];
+        if (begin) part.first += begin[d] * part.stride[d];
+        if (mask.type.dim[d] != 1) axis = d;
+    }
+    ir_type one = part.type;
+    *s = (step_blend){.n = 1,
+                      .store = memory.store,
+                      .round_rest = bits & 1,
+                      .round_kept = bits & 2,
+                      .round_put = bits & 4,
+                      .round = lower_rounds(l, &op->out[0]->type)};
+    if (axis >= 0) {
+        s->n = one.dim[axis], s->step = part.stride[axis], s->mask = mask.stride[axis];
+        one.dim[axis] = 1;
+    }
+    place spread = place_broadcast(&row, &one);
+    s->g = grid_make(rank, one.dim, 2, (const int64_t *const[]){part.stride, spread.stride});
+    part.konst = mask.konst = row.konst = NULL;
+    lower_emit(l, run_blend, s, "blend", 1, 1, &part, 1, (place[]){row, mask}, 2)->bytes =
+        (uint64_t)ir_type_count(&one) * (memory.store ? 2 : 4);
+    lower_set(l, op->out[0], memory);
+    return true;
+}

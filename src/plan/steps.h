@@ -172,6 +172,15 @@ typedef struct {
 } step_delta;
 plan_fn run_delta;
 
+/* p: memory (changed), row, mask: rows of memory blended with row where the mask is not 0. One unit. */
+typedef struct {
+    grid g;                /* of a row: in memory, in row */
+    int64_t n, step, mask; /* rows; from one to the next in memory, in the mask */
+    uint8_t store;         /* DT_NONE: cells */
+    bool round_rest, round_kept, round_put, round;
+} step_blend;
+plan_fn run_blend;
+
 /* p: result, memory (changed), x, weight. Units are channels. */
 typedef struct {
     int64_t channels, kept;

@@ -120,3 +120,37 @@ void run_conv_step(const void *param, void *const *p, int64_t lo, int64_t hi, pl
         y[c] = s->round ? num_round_f16(sum) : sum;
     }
 }
+
+/* ---- caches ---- */
+
+static float as_half(bool round, float x) {
+    return round ? num_round_f16(x) : x;
+}
+
+static void blend_row(const step_blend *s, char *memory, const float *row, float m) {
+    float rest = as_half(s->round_rest, 1 - m);
+    int64_t pos[GRID_ARRAYS];
+    for (int64_t u = 0; u < grid_units(&s->g); u++) {
+        int64_t n = grid_unit(&s->g, u, pos);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = pos[0] + i * s->g.step[0];
+            uint16_t *half = (uint16_t *)(void *)memory + at;
+            float *cell = (float *)(void *)memory + at, old = s->store ? num_f16_f32(*half) : *cell;
+            float x = as_half(s->round_kept, old * rest) +
+                      as_half(s->round_put, row[pos[1] + i * s->g.step[1]] * m);
+            if (s->store)
+                *half = num_f32_f16(x);
+            else
+                *cell = as_half(s->round, x);
+        }
+    }
+}
+
+void run_blend(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_blend *s = param;
+    const float *mask = p[2];
+    int64_t bytes = s->store ? 2 : 4;
+    (void)lo, (void)hi, (void)w;
+    for (int64_t i = 0; i < s->n; i++)
+        if (mask[i * s->mask] != 0) blend_row(s, (char *)p[0] + i * s->step * bytes, p[1], mask[i * s->mask]);
+}

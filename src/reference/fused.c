@@ -215,3 +215,36 @@ bool ev_fused_conv_step(ref_eval *v) {
     }
     return true;
 }
+
+/* Element by element; region: where the blend is, NULL for everywhere. */
+bool ev_fused_blend(ref_eval *v) {
+    const ref_tensor *ts = ev_in(v, A_memory), *tr = ev_in(v, A_row), *tm = ev_in(v, A_mask);
+    const float *s = ev_floats(v, ts), *row = ev_floats(v, tr), *mask = ev_floats(v, tm);
+    int64_t bits = ev_int(v, A_rounding, 0), rank = ts->type.rank, at_s[IR_MAX_RANK], at_r[IR_MAX_RANK],
+            at_m[IR_MAX_RANK], first = 0;
+    if (!s || !row || !mask || !ev_new(v, 0)) return false;
+    size_t n_begin = 0, n_size = 0;
+    const int64_t *begin = ev_list(v, A_begin, &n_begin), *size = ev_list(v, A_size, &n_size);
+    ir_type region = ts->type;
+    ref_strides(&ts->type, at_s);
+    for (int d = 0; d < rank; d++) {
+        if (n_size) region.dim[d] = size[d];
+        if (n_begin) first += begin[d] * at_s[d];
+        if ((tr->type.dim[d] != 1 && tr->type.dim[d] != region.dim[d]) ||
+            (tm->type.dim[d] != 1 && tm->type.dim[d] != region.dim[d]))
+            return ev_fail(v, "row or mask doesn't fit the memory");
+    }
+    ref_broadcast_strides(&tr->type, &region, at_r);
+    ref_broadcast_strides(&tm->type, &region, at_m);
+    float *y = ref_floats(&v->out[0]);
+    memcpy(y, s, (size_t)ref_count(ts) * 4);
+    const int64_t *const strides[] = {at_s, at_r, at_m};
+    for (ref_walk w = ref_walk_start(region.rank, region.dim, 3, strides); !w.done; ref_walk_next(&w))
+        for (int64_t i = 0; i < w.run; i++) {
+            float m = mask[w.pos[2] + i * w.step[2]], *o = y + first + w.pos[0] + i * w.step[0];
+            if (m == 0) continue;
+            *o = rounded(bits & 2, *o * rounded(bits & 1, 1 - m)) +
+                 rounded(bits & 4, row[w.pos[1] + i * w.step[1]] * m);
+        }
+    return true;
+}

@@ -35,7 +35,8 @@ ref_op_fn ev_scatter, ev_scatter_along_axis, ev_scatter_nd;
 ref_op_fn ev_lut_to_dense, ev_affine_dequantize, ev_blockwise, ev_sparse_to_dense, ev_lut_to_sparse,
     ev_sparse_blockwise, ev_constexpr_cast;
 /* fused.c */
-ref_op_fn ev_fused_norm, ev_fused_attention, ev_fused_swiglu, ev_fused_rope, ev_fused_delta, ev_fused_conv_step, ev_fused_linear;
+ref_op_fn ev_fused_norm, ev_fused_attention, ev_fused_swiglu, ev_fused_rope, ev_fused_delta, ev_fused_conv_step, ev_fused_linear,
+    ev_fused_blend;
 /* fused_tokens.c */
 ref_op_fn ev_fused_conv, ev_fused_delta_rule;
 /* quantize.c */

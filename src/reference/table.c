@@ -58,6 +58,7 @@ static const ref_op_row rows[OP_COUNT] = {
     ROUNDED(fused_swiglu, ev_fused_swiglu) ROUNDED(fused_rope, ev_fused_rope) ROUNDED(fused_delta, ev_fused_delta)
     ROUNDED(fused_conv_step, ev_fused_conv_step) ROUNDED(fused_linear, ev_fused_linear)
     ROUNDED(fused_conv, ev_fused_conv) ROUNDED(fused_delta_rule, ev_fused_delta_rule)
+    ROUNDED(fused_blend, ev_fused_blend)
 };
 // clang-format on
 
