@@ -221,8 +221,8 @@ typedef struct {
 
 typedef enum { IN_BLOCK, IN_STATE } delta_side;
 
-/* The next block of columns, or the first one of the next head, on its way to the second cache: rows of a block
- * lie so far apart that the processor doesn't fetch ahead by itself. */
+/* The next block of columns, or the first one of the next head, on its way to the second cache: rows of a
+ * block lie so far apart that the processor doesn't fetch ahead by itself. */
 INLINE void delta_fetch(const kern_delta *job, int64_t at, int64_t ahead) {
     int64_t size = job->state.type == KERN_F32 ? 4 : 2;
     for (int64_t i = 0; i < DELTA_COLUMNS * size; i += 64) {
@@ -331,19 +331,50 @@ static void delta_copy(const kern_delta *job, const delta_scratch *s, int64_t he
         }
 }
 
-/* The same for a state [dv][dk]. */
-static void delta_turn(const kern_delta *job, const delta_scratch *s, int64_t head, bool back) {
-    kept as = kept_as(&job->state);
-    for (int64_t c = 0; c < job->dv; c++)
-        for (int64_t i = 0; i < job->dk; i++) {
-            int64_t at = (head * job->dv + c) * job->dk + i;
-            float *x = s->state + c / DELTA_COLUMNS * DELTA_COLUMNS * job->dk + i * DELTA_COLUMNS +
-                       c % DELTA_COLUMNS;
-            if (back)
-                kept_store_n(&job->state, as, at, v_load_n(x, 1), 1);
-            else
-                v_store_n(x, kept_load_n(&job->state, as, at, 1), 1);
+/* Tokens t .. t + n through a state [dv][dk], of which no row depends on another. */
+INLINE void delta_rows(const kern_delta *job, const delta_scratch *s, kept as, int64_t head, int64_t t,
+                       int64_t n) {
+    int64_t dk = job->dk;
+    for (int64_t c = 0; c < job->dv; c++) {
+        float *row = s->state;
+        int64_t at = (head * job->dv + c) * dk;
+        for (int64_t i = 0; i < dk; i += LANES)
+            store_up_to(row + i,
+                        dk - i < LANES ? kept_load_n(&job->state, as, at + i, dk - i)
+                                       : kept_load(&job->state, as, at + i),
+                        dk - i);
+        for (int64_t j = 0; j < n; j++) {
+            const float *k = s->k + j * dk, *q = s->q + j * dk;
+            vec ks = v_all(0), qs = v_all(0);
+            for (int64_t i = 0; i < dk; i += LANES) {
+                vec x = load_up_to(row + i, dk - i);
+                ks = v_fma(load_up_to(k + i, dk - i), x, ks);
+                qs = v_fma(load_up_to(q + i, dk - i), x, qs);
+            }
+            float v = job->v[head * job->v_step.outer + (t + j) * job->v_step.inner + c],
+                  u = (v - v_sum(ks) * s->alpha[j]) * s->beta[j];
+            job->y[head * job->y_step.outer + (t + j) * job->y_step.inner + c] =
+                v_sum(qs) * s->alpha[j] + u * s->kq[j];
+            for (int64_t i = 0; i < dk; i += LANES)
+                store_up_to(
+                    row + i,
+                    v_fma(load_up_to(k + i, dk - i), v_all(u), load_up_to(row + i, dk - i) * s->alpha[j]),
+                    dk - i);
         }
+        for (int64_t i = 0; i < dk; i += LANES)
+            if (dk - i < LANES)
+                kept_store_n(&job->state, as, at + i, load_up_to(row + i, dk - i), dk - i);
+            else
+                kept_store(&job->state, as, at + i, v_load(row + i));
+    }
+}
+
+static void delta_turned(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t t, int64_t n) {
+    switch (kept_as(&job->state)) {
+    case KEPT_F16: delta_rows(job, s, KEPT_F16, head, t, n); break;
+    case KEPT_PAIR: delta_rows(job, s, KEPT_PAIR, head, t, n); break;
+    case KEPT_F32: delta_rows(job, s, KEPT_F32, head, t, n); break;
+    }
 }
 
 static void delta_output(const kern_delta *job, int64_t head) {
@@ -365,18 +396,19 @@ static void delta_output(const kern_delta *job, int64_t head) {
 
 static void delta(const kern_delta *job, int64_t lo, int64_t hi) {
     delta_scratch s = delta_scratch_of(job);
-    void (*copy)(const kern_delta *, const delta_scratch *, int64_t, bool) =
-        job->transposed ? delta_turn : delta_copy;
     /* one run of tokens: a block is read, worked on and written while it is in the first cache */
-    bool whole = job->tokens <= DELTA_RUN && job->dv % DELTA_COLUMNS == 0 && !job->transposed;
+    bool whole = job->tokens <= DELTA_RUN && job->dv % DELTA_COLUMNS == 0,
+         copies = !whole && !job->transposed;
     for (int64_t head = lo; head < hi; head++) {
-        if (!whole) copy(job, &s, head, false);
+        if (copies) delta_copy(job, &s, head, false);
         for (int64_t t = 0; t < job->tokens; t += DELTA_RUN) {
             int64_t n = job->tokens - t < DELTA_RUN ? job->tokens - t : DELTA_RUN;
             delta_ready(job, &s, head, t, n);
-            for (int64_t c = 0; c < job->dv; c += DELTA_COLUMNS) delta_block(job, &s, head, t, n, c, whole);
+            if (job->transposed) delta_turned(job, &s, head, t, n);
+            for (int64_t c = 0; c < job->dv && !job->transposed; c += DELTA_COLUMNS)
+                delta_block(job, &s, head, t, n, c, whole);
         }
-        if (!whole) copy(job, &s, head, true);
+        if (copies) delta_copy(job, &s, head, true);
         delta_output(job, head);
     }
 }

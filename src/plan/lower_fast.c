@@ -70,7 +70,8 @@ bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place 
                           .gate_step = {1, 0},
                           .decayed = true,
                           .q_scale = 1,
-                          .state = {.type = KERN_F16}};
+                          .transposed = d->turned,
+                          .state = {.type = d->cells ? KERN_F32 : KERN_F16}};
     lower_need_scratch(l, kern_delta_scratch(&s->job));
     int64_t each = d->q_share;
     plan_step *step = lower_emit(l, run_fast_delta, s, "delta rule", heads, each, out, n_out, in, 5);
@@ -94,12 +95,12 @@ static place channels(const place *p, int64_t first, int64_t n, int64_t each) {
 
 static void emit_conv(lower *l, const step_fast_conv *s, const place *out, const place *in, int64_t first,
                       int64_t n, int64_t chunk) {
-    int64_t kept = s->job.taps - 1;
-    place o[2] = {channels(&out[0], first, n, 1), channels(&out[1], first, n, kept)};
-    place i[2] = {channels(&in[0], first, n, 1), channels(&in[1], first, n, kept + 1)};
+    int64_t width = s->job.ld_state;
+    place o[2] = {channels(&out[0], first, n, 1), channels(&out[1], first, n, width)};
+    place i[2] = {channels(&in[0], first, n, 1), channels(&in[1], first, n, s->job.taps)};
     plan_step *step = lower_emit(l, run_fast_conv, s, "conv step", n, chunk, o, 2, i, 2);
     step->arg[0].part = step->arg[2].part = chunk;
-    step->arg[1].part = chunk * kept;
+    step->arg[1].part = chunk * width;
     step->even = true;
 }
 
@@ -118,15 +119,15 @@ void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, c
                          .valid = 1,
                          .ldu = c->channels,
                          .ldy = c->channels,
-                         .ld_state = c->kept,
+                         .ld_state = c->width,
                          .w_tap = 1,
                          .w_channel = c->kept + 1,
-                         .state = {.type = KERN_F16}};
+                         .state = {.type = out[1].store ? KERN_F16 : KERN_F32}};
     const ir_op *delta = next_delta(l);
     int64_t part[3] = {0}, heads = 0, sum = 0;
     static const ir_operand names[] = {A_query, A_key, A_value};
     for (int i = 0; delta && i < 3; i++) sum += part[i] = ir_type_count(&ir_in(delta, names[i])->type);
-    if (delta) heads = part[0] / ir_in(delta, A_memory)->type.dim[2];
+    if (delta) heads = part[0] / ir_in(delta, A_memory)->type.dim[lower_int(l, delta, A_turned, 0) ? 3 : 2];
     if (sum != c->channels || heads < 1 || part[1] % heads || part[2] % heads) {
         emit_conv(l, s, out, in, 0, c->channels, 512);
         return;

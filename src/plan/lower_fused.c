@@ -161,28 +161,46 @@ bool lower_takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_val
     return true;
 }
 
+/* What a recurrence changes: the state's memory, or (outside of strict mode) a copy in cells. */
+static bool recurrent_memory(lower *l, const ir_op *op, ir_operand name, const ir_value *out, place *target) {
+    if (lower_takes_over(l, op, name, out, target)) return true;
+    if (l->strict) return false;
+    place x = lower_in(l, op, name);
+    *target = lower_fresh(l, &out->type);
+    return lower_copy(l, *target, x, false);
+}
+
 bool lower_fused_delta(lower *l, const ir_op *op) {
     const ir_type *m = &ir_in(op, A_memory)->type;
     place out[3], in[5];
     uint32_t n_out = op->n_out;
-    if (!lower_takes_over(l, op, A_memory, op->out[1], &out[1]) ||
-        (n_out == 3 && !lower_takes_over(l, op, A_low, op->out[2], &out[2])))
-        return lower_reference(l, op);
+    bool turned = lower_int(l, op, A_turned, 0);
+    if (n_out == 3 || (turned && l->strict)) {
+        if (turned || !lower_takes_over(l, op, A_memory, op->out[1], &out[1]) ||
+            !lower_takes_over(l, op, A_low, op->out[2], &out[2]))
+            return lower_reference(l, op);
+    } else if (!recurrent_memory(l, op, A_memory, op->out[1], &out[1])) {
+        return l->e->code ? false : lower_reference(l, op);
+    }
     static const ir_operand names[] = {A_query, A_key, A_value, A_decay, A_beta};
     for (int i = 0; i < 5; i++) in[i] = lower_dense(l, lower_in(l, op, names[i]));
     out[0] = lower_fresh(l, &op->out[0]->type);
-    int64_t heads = m->dim[0] * m->dim[1], dk = m->dim[2], dv = m->dim[3];
+    int64_t heads = m->dim[0] * m->dim[1], dk = m->dim[turned ? 3 : 2], dv = m->dim[turned ? 2 : 3];
     step_delta *s = ARENA_NEW(l->a, step_delta);
     *s = (step_delta){.dk = dk,
                       .dv = dv,
                       .q_share = heads / (ir_type_count(&in[0].type) / dk),
                       .k_share = heads / (ir_type_count(&in[1].type) / dk),
                       .low = n_out == 3,
+                      .turned = turned,
+                      .cells = !out[1].store,
                       .round = lower_int(l, op, A_rounding, 0) & 1};
     size_t scratch = (size_t)(dk * dv + 2 * dv) * sizeof(float);
     if (scratch > l->p->scratch) l->p->scratch = scratch;
-    if (l->strict || !lower_fast_delta(l, s, heads, out, n_out, in))
+    if (l->strict || !lower_fast_delta(l, s, heads, out, n_out, in)) {
+        if (s->turned || s->cells) return lower_reference(l, op);
         lower_emit(l, run_delta, s, "delta rule", heads, 1 + 8192 / (dk * dv), out, n_out, in, 5);
+    }
     for (uint32_t i = 0; i < n_out; i++) lower_set(l, op->out[i], out[i]);
     return true;
 }
@@ -190,12 +208,15 @@ bool lower_fused_delta(lower *l, const ir_op *op) {
 bool lower_fused_conv_step(lower *l, const ir_op *op) {
     const ir_type *m = &ir_in(op, A_memory)->type;
     place out[2], in[2];
-    if (!lower_takes_over(l, op, A_memory, op->out[1], &out[1])) return lower_reference(l, op);
+    int64_t kept = lower_int(l, op, A_kept, m->dim[2]);
+    if (kept >= 8 ? !lower_takes_over(l, op, A_memory, op->out[1], &out[1])
+                  : !recurrent_memory(l, op, A_memory, op->out[1], &out[1]))
+        return l->e->code ? false : lower_reference(l, op);
     in[0] = lower_dense(l, lower_in(l, op, A_x));
     in[1] = lower_dense(l, lower_in(l, op, A_weight));
     out[0] = lower_fresh(l, &op->out[0]->type);
     step_conv_step *s = ARENA_NEW(l->a, step_conv_step);
-    *s = (step_conv_step){m->dim[1], m->dim[2], lower_rounds(l, &op->out[0]->type)};
+    *s = (step_conv_step){m->dim[1], kept, m->dim[2], lower_rounds(l, &op->out[0]->type)};
     if (!l->strict && s->kept < 8)
         lower_fast_conv_step(l, s, out, in);
     else

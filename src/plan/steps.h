@@ -169,6 +169,7 @@ plan_fn run_attention;
 typedef struct {
     int64_t dk, dv, q_share, k_share; /* heads that share a query, a key */
     bool low, round;
+    bool turned, cells; /* memory is [heads][dv][dk]; lies in cells: for the kernels of kernels/ops.h only */
 } step_delta;
 plan_fn run_delta;
 
@@ -183,7 +184,7 @@ plan_fn run_blend;
 
 /* p: result, memory (changed), x, weight. Units are channels. */
 typedef struct {
-    int64_t channels, kept;
+    int64_t channels, kept, width; /* width: columns of memory */
     bool round;
 } step_conv_step;
 plan_fn run_conv_step;

@@ -108,7 +108,7 @@ void run_conv_step(const void *param, void *const *p, int64_t lo, int64_t hi, pl
     const float *x = p[2], *tap = p[3];
     (void)w;
     for (int64_t c = lo; c < hi; c++) {
-        uint16_t *kept = (uint16_t *)p[1] + c * s->kept;
+        uint16_t *kept = (uint16_t *)p[1] + c * s->width;
         const float *t = tap + c * (s->kept + 1);
         float sum = 0;
         for (int64_t i = 0; i < s->kept; i++) {

@@ -173,7 +173,9 @@ bool ev_fused_delta(ref_eval *v) {
     const float *s = ev_floats(v, ts), *low = tl ? ev_floats(v, tl) : NULL, *q = ev_floats(v, tq),
                 *k = ev_floats(v, tk), *val = ev_floats(v, ev_in(v, A_value)),
                 *decay = ev_floats(v, ev_in(v, A_decay)), *beta = ev_floats(v, ev_in(v, A_beta));
-    int64_t heads = ts->type.dim[0] * ts->type.dim[1], dk = ts->type.dim[2], dv = ts->type.dim[3];
+    bool turned = ev_bool(v, A_turned, false); /* memory is [1,N,dv,dk] */
+    int64_t heads = ts->type.dim[0] * ts->type.dim[1], dk = ts->type.dim[turned ? 3 : 2],
+            dv = ts->type.dim[turned ? 2 : 3];
     int64_t nq = ref_count(tq) / (dk ? dk : 1), nk = ref_count(tk) / (dk ? dk : 1);
     if (!s || (tl && !low) || !q || !k || !val || !decay || !beta) return false;
     if (!heads || !nq || heads % nq || heads % nk || ref_count(ev_in(v, A_value)) != heads * dv ||
@@ -182,32 +184,38 @@ bool ev_fused_delta(ref_eval *v) {
     float *S = ev_temp(v, dk * dv + dv);
     if (!S || !ev_new(v, 0) || !ev_new(v, 1) || (tl && !ev_new(v, 2))) return false;
     for (int64_t h = 0; h < heads; h++) {
-        for (int64_t i = 0; i < dk * dv; i++) S[i] = s[h * dk * dv + i] + (low ? low[h * dk * dv + i] : 0);
+        for (int64_t i = 0; i < dk * dv; i++) {
+            int64_t at = h * dk * dv + (turned ? i % dv * dk + i / dv : i);
+            S[i] = s[at] + (low ? low[at] : 0);
+        }
         token t = {dk,       dv,      q + h / (heads / nq) * dk,   k + h / (heads / nk) * dk, val + h * dv,
                    decay[h], beta[h], ev_int(v, A_rounding, 0) & 1};
         delta_head(&t, S, S + dk * dv, ref_floats(&v->out[0]) + h * dv);
         for (int64_t i = 0; i < dk * dv; i++) {
+            int64_t at = h * dk * dv + (turned ? i % dv * dk + i / dv : i);
             float hi = num_round_f16(S[i]);
-            ref_floats(&v->out[1])[h * dk * dv + i] = hi;
-            if (tl) ref_floats(&v->out[2])[h * dk * dv + i] = num_round_f16(S[i] - hi);
+            ref_floats(&v->out[1])[at] = hi;
+            if (tl) ref_floats(&v->out[2])[at] = num_round_f16(S[i] - hi);
         }
     }
     return true;
 }
 
-/* memory [1,C,n], x [1,C,1], weight [C,1,n + 1]. */
+/* memory [1,C,m], x [1,C,1], weight [C,1,n + 1], n <= m columns are kept. */
 bool ev_fused_conv_step(ref_eval *v) {
     const ref_tensor *ts = ev_in(v, A_memory), *tx = ev_in(v, A_x), *tw = ev_in(v, A_weight);
     const float *s = ev_floats(v, ts), *x = ev_floats(v, tx), *w = ev_floats(v, tw);
-    int64_t channels = ts->type.dim[1], n = ts->type.dim[2];
+    int64_t channels = ts->type.dim[1], m = ts->type.dim[2], n = ev_int(v, A_kept, m);
     if (!s || !x || !w) return false;
-    if (ts->type.dim[0] != 1 || ref_count(tx) != channels || ref_count(tw) != channels * (n + 1))
+    if (ts->type.dim[0] != 1 || n < 0 || n > m || ref_count(tx) != channels ||
+        ref_count(tw) != channels * (n + 1))
         return ev_fail(v, "operands don't fit the memory");
     if (!ev_new(v, 0) || !ev_new(v, 1)) return false;
+    memcpy(ref_floats(&v->out[1]), s, (size_t)ref_count(ts) * 4);
     for (int64_t c = 0; c < channels; c++) {
-        float sum = 0, *kept = ref_floats(&v->out[1]) + c * n;
+        float sum = 0, *kept = ref_floats(&v->out[1]) + c * m;
         for (int64_t i = 0; i <= n; i++) {
-            float a = i < n ? s[c * n + i] : x[c];
+            float a = i < n ? s[c * m + i] : x[c];
             sum += a * w[c * (n + 1) + i];
             if (i) kept[i - 1] = num_round_f16(a);
         }

@@ -273,6 +273,166 @@ static void reductions(void **state) {
     }
 }
 
+/* ---- caches ---- */
+
+static ir_value *read(graph *g, ir_value *state) {
+    return b_op(&g->b, OP_read_state, NULL, A_input, state, A_NONE);
+}
+
+/* s (1 - m) + row m; half of the mask is 0. */
+static ir_value *blended(graph *g, ir_value *s, ir_value *row, ir_value *m) {
+    ir_value *rest = two(g, OP_sub, b_f16(&g->b, 1), m);
+    return two(g, OP_add, two(g, OP_mul, s, rest), two(g, OP_mul, row, m));
+}
+
+static ir_value *mask_input(graph *g, int64_t rows) {
+    return one(g, OP_relu, b_input(&g->b, "m", IR_TYPE(DT_FP16, 1, 1, rows, 1)));
+}
+
+/* A whole state; an input that comes back as an output; the row as it is or tiled. */
+static void blends(void **state) {
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        graph *g = begin(31 + (uint64_t)form);
+        ir_builder *b = &g->b;
+        bool is_state = form & 1, tiled = form & 2;
+        ir_type t = IR_TYPE(DT_FP16, 1, 2, 30, 8);
+        ir_value *s = is_state ? b_state(b, "s", t) : b_input(b, "s", t),
+                 *row = b_input(b, "row", IR_TYPE(DT_FP16, 1, 2, 1, 8)), *m = mask_input(g, 30);
+        if (tiled) row = b_op(b, OP_tile, NULL, A_x, row, A_reps, B_INTS(b, 1, 1, 30, 1), A_NONE);
+        ir_value *y = blended(g, is_state ? read(g, s) : s, row, m);
+        if (is_state) {
+            y = b_op(b, OP_slice_update, NULL, A_x, read(g, s), A_update, y, A_begin, B_INTS(b, 0, 0, 0, 0),
+                     A_end, B_INTS(b, 1, 2, 30, 8), A_NONE);
+            write_state(g, s, y);
+            y = read(g, s);
+        }
+        b_output(b, one(g, OP_exp, y));
+        check(g, OP_fused_blend, true, "blend");
+    }
+}
+
+/* Keys and values of two layers in one state: slices of it are blended, put back one after the other, and
+ * used when all are there. late: the old keys are used again, so nothing may have happened to them. */
+static void blends_in_parts(void **state) {
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        graph *g = begin(41);
+        ir_builder *b = &g->b;
+        ir_value *s = b_state(b, "s", IR_TYPE(DT_FP16, 4, 2, 30, 8)), *old[2], *now[2];
+        ir_value *m = cast(g, two(g, OP_greater, mask_input(g, 30), b_f16(b, 0.5f)), "fp16");
+        ir_value *row = b_input(b, "row", IR_TYPE(DT_FP16, 1, 2, 1, 8)), *x = read(g, s);
+        for (int layer = 0; layer < 2; layer++) {
+            for (int i = 0; i < 2; i++) {
+                old[i] = b_op(b, OP_slice_by_index, NULL, A_x, x, A_begin, B_INTS(b, 2 * i + layer, 0, 0, 0),
+                              A_end, B_INTS(b, 2 * i + layer + 1, 2, 30, 8), A_NONE);
+                old[i] = shaped(g, shaped(g, old[i], B_INTS(b, 2, 30, 8)), B_INTS(b, 1, 2, 30, 8));
+                now[i] = blended(g, old[i], row, m);
+            }
+            for (int i = 0; i < 2; i++) {
+                ir_value *part = shaped(g, shaped(g, now[i], B_INTS(b, 2, 30, 8)), B_INTS(b, 1, 2, 30, 8));
+                write_state(g, s,
+                            b_op(b, OP_slice_update, NULL, A_x, x, A_update, part, A_begin,
+                                 B_INTS(b, 2 * i + layer, 0, 0, 0), A_end,
+                                 B_INTS(b, 2 * i + layer + 1, 2, 30, 8), A_NONE));
+                x = read(g, s);
+            }
+            ir_value *y = product(g, now[0], false, now[1], true);
+            b_output(b, late ? two(g, OP_add, y, product(g, old[0], false, old[1], true)) : y);
+        }
+        check(g, OP_NONE, true, "blends in parts");
+    }
+}
+
+/* ---- recurrences ---- */
+
+/* The delta rule with a turned memory in a state, products by matmul; with a memory that comes in and goes
+ * out, products by sums. */
+static void delta_rules(void **state) {
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        graph *g = begin(51 + (uint64_t)form);
+        ir_builder *b = &g->b;
+        bool turned = form & 1, is_state = form & 2;
+        int dk = 16, dv = 24;
+        ir_type t = turned ? IR_TYPE(DT_FP16, 1, 3, dv, dk) : IR_TYPE(DT_FP16, 1, 3, dk, dv);
+        ir_value *s = is_state ? b_state(b, "s", t) : b_input(b, "s", t),
+                 *k = b_input(b, "k", IR_TYPE(DT_FP16, 1, 3, dk, 1)),
+                 *q = b_input(b, "q", IR_TYPE(DT_FP16, 1, 3, dk, 1)),
+                 *v = b_input(b, "v", turned ? IR_TYPE(DT_FP16, 1, 3, dv, 1) : IR_TYPE(DT_FP16, 1, 3, dv)),
+                 *beta = b_input(b, "b", turned ? IR_TYPE(DT_FP16, 1, 3, 1, 1) : IR_TYPE(DT_FP16, 1, 3, 1)),
+                 *decay = b_input(b, "d", IR_TYPE(DT_FP16, 1, 3, 1, 1)), *S, *y;
+        ir_value *memory = is_state ? read(g, s) : s;
+        if (turned) {
+            S = two(g, OP_mul, decay, memory);
+            ir_value *d = two(g, OP_mul, beta, two(g, OP_sub, v, product(g, S, false, k, false)));
+            S = two(g, OP_add, S, product(g, d, false, k, true));
+            y = product(g, S, false, q, false);
+        } else {
+            ir_value *axes = B_INTS(b, -2), *no = b_bool(b, false);
+            S = two(g, OP_mul, memory, decay);
+            ir_value *recall = b_op(b, OP_reduce_sum, NULL, A_x, two(g, OP_mul, S, k), A_axes, axes,
+                                    A_keep_dims, no, A_NONE);
+            ir_value *d = two(g, OP_mul, two(g, OP_sub, v, recall), beta);
+            d = b_op(b, OP_expand_dims, NULL, A_x, d, A_axes, axes, A_NONE);
+            S = two(g, OP_add, S, two(g, OP_mul, k, d));
+            y = b_op(b, OP_reduce_sum, NULL, A_x, two(g, OP_mul, S, q), A_axes, axes, A_keep_dims, no,
+                     A_NONE);
+        }
+        if (is_state)
+            write_state(g, s, S);
+        else
+            b_output(b, S);
+        b_output(b, y);
+        check(g, OP_fused_delta, false, "delta rule");
+    }
+}
+
+/* A convolution whose memory is as wide as it is, and comes and goes as a tensor. */
+static void conv_sums(void **state) {
+    (void)state;
+    for (int is_state = 0; is_state < 2; is_state++) {
+        graph *g = begin(61);
+        ir_builder *b = &g->b;
+        ir_type t = IR_TYPE(DT_FP16, 1, 20, 4);
+        ir_value *s = is_state ? b_state(b, "s", t) : b_input(b, "s", t),
+                 *u = b_input(b, "u", IR_TYPE(DT_FP16, 1, 20, 1));
+        ir_value *now = slice(g, behind(g, is_state ? read(g, s) : s, u, -1), 2, 1, 5);
+        ir_value *y = b_op(b, OP_reduce_sum, NULL, A_x, two(g, OP_mul, now, constant(g, DT_FP16, t)), A_axes,
+                           B_INTS(b, -1), A_keep_dims, b_bool(b, true), A_NONE);
+        if (is_state)
+            write_state(g, s, now);
+        else
+            b_output(b, now);
+        b_output(b, one(g, OP_silu, y));
+        check(g, OP_fused_conv_step, false, "convolution by a sum");
+    }
+}
+
+/* Taps written out over three columns of a memory of more. */
+static void conv_columns(void **state) {
+    (void)state;
+    graph *g = begin(62);
+    ir_builder *b = &g->b;
+    ir_value *s = b_state(b, "s", IR_TYPE(DT_FP16, 1, 20, 1, 8)),
+             *u = b_input(b, "u", IR_TYPE(DT_FP16, 1, 20, 1, 1));
+    ir_value *x = read(g, s), *y = NULL;
+    for (int i = 0; i < 4; i++) {
+        ir_value *w = constant(g, DT_FP16, IR_TYPE(DT_FP16, 1, 20, 1, 1)),
+                 *part = two(g, OP_mul, w, i < 3 ? slice(g, x, -1, i, i + 1) : u);
+        y = y ? two(g, OP_add, y, part) : part;
+    }
+    ir_value *now = b_op(b, OP_slice_update, NULL, A_x, x, A_update, slice(g, x, -1, 1, 3), A_begin,
+                         B_INTS(b, 0, 0, 0, 0), A_end, B_INTS(b, 1, 20, 1, 2), A_NONE);
+    now = b_op(b, OP_slice_update, NULL, A_x, now, A_update, u, A_begin, B_INTS(b, 0, 0, 0, 2), A_end,
+               B_INTS(b, 1, 20, 1, 3), A_NONE);
+    write_state(g, s,
+                b_op(b, OP_slice_update, NULL, A_x, x, A_update, now, A_begin, B_INTS(b, 0, 0, 0, 0), A_end,
+                     B_INTS(b, 1, 20, 1, 8), A_NONE));
+    b_output(b, one(g, OP_silu, y));
+    check(g, OP_fused_conv_step, false, "convolution by columns");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doubled_norms),
@@ -287,6 +447,11 @@ int main(void) {
         cmocka_unit_test(attention_of_tiles),
         cmocka_unit_test(picks),
         cmocka_unit_test(reductions),
+        cmocka_unit_test(blends),
+        cmocka_unit_test(blends_in_parts),
+        cmocka_unit_test(delta_rules),
+        cmocka_unit_test(conv_sums),
+        cmocka_unit_test(conv_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,225 @@
+/* One token of the gated delta rule and of its convolution as other converters write them: their memories may
+ * be turned, wider than needed, or no states at all. */
+#include "base/num.h"
+#include "optimize/fuse.h"
+
+static bool per_head(const ir_value *v, int64_t heads, int64_t n) {
+    return ir_type_count(&v->type) == heads * n;
+}
+
+/* Nobody but the matched ops looks at v before the root does. */
+static bool used_later(const fuser *f, const match *m, const ir_value *v, size_t from) {
+    for (size_t i = from; i < f->at; i++) {
+        const ir_op *op = f->f->body.op[i];
+        bool matched = false;
+        for (int k = 0; k < m->n_op; k++) matched |= m->op[k] == op;
+        for (int s = 0; s < ir_info(op->code)->n_slot && !matched; s++)
+            for (uint32_t k = 0; k < op->arg[s].n; k++)
+                if (op->arg[s].v[k] == v) return false;
+    }
+    return true;
+}
+
+/* S, in the shape of the memory, is the new memory and stays a value of its own. Roundings in between are
+ * those of another order, so fp16 programs keep their form in strict mode. */
+static bool make_delta(fuser *f, const match *m, ir_value *S, bool turned) {
+    ir_value *q = match_get(m, "q"), *k = match_get(m, "k"), *v = match_get(m, "v"), *s = match_get(m, "s"),
+             *decay = match_get(m, "decay"), *beta = match_get(m, "beta"), *root = m->op[0]->out[0];
+    if (!ir_type_equal(&s->type, &S->type)) { /* the factors of a product come in any order */
+        ir_value *other = s;
+        s = decay, decay = other;
+    }
+    if (S->type.rank != 4 || S->type.dtype != DT_FP16 || f->strict || !ir_type_equal(&s->type, &S->type) ||
+        !ir_type_known(&S->type))
+        return false;
+    int64_t heads = S->type.dim[0] * S->type.dim[1], dk = S->type.dim[turned ? 3 : 2],
+            dv = S->type.dim[turned ? 2 : 3];
+    const ir_op *open[] = {S->def};
+    if (!per_head(q, heads, dk) || !per_head(k, heads, dk) || !per_head(v, heads, dv) ||
+        !per_head(decay, heads, 1) || !per_head(beta, heads, 1) || !per_head(root, heads, dv) ||
+        !ir_type_equal(&root->type, &v->type) || !fuse_closed(f, m, open, 1) ||
+        !used_later(f, m, S, fuse_index(f, S->def)))
+        return false;
+    ir_op *op = f->fused = fuse_op(f, OP_fused_delta, 2);
+    fuse_operand(f, op, A_memory, s);
+    fuse_operand(f, op, A_query, q);
+    fuse_operand(f, op, A_key, k);
+    fuse_operand(f, op, A_value, v);
+    fuse_operand(f, op, A_decay, decay);
+    fuse_operand(f, op, A_beta, beta);
+    fuse_operand(f, op, A_rounding, fuse_int(f, 0));
+    fuse_operand(f, op, A_turned, fuse_bool(f, turned));
+    fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
+    ir_value *memory = ir_value_new(f->p, f->f, S->name, S->type);
+    fuse_result(op, 0, root);
+    fuse_result(op, 1, memory);
+    fuse_replace(f, S, memory);
+    return true;
+}
+
+static bool is_true(const ir_value *v) {
+    double x = 0;
+    return v && fuse_number(v, &x) && x != 0;
+}
+
+/* The memory is [1,H,dv,dk]; k and q are columns. */
+bool fuse_delta_turned(fuser *f, const match *m) {
+    ir_op *product[3] = {m->op[0], NULL, NULL}, *sum = fuse_find(m, OP_add); /* with q, outer, with k */
+    for (int i = 1; i < m->n_op; i++)
+        if (m->op[i]->code == OP_matmul) product[product[1] ? 2 : 1] = m->op[i];
+    if (!sum || !product[2]) return false;
+    ir_op *outer = fuse_in(sum, A_x)->def == product[1] || fuse_in(sum, A_y)->def == product[1] ? product[1]
+                                                                                                : product[2];
+    for (int i = 0; i < 3; i++)
+        if (is_true(ir_in(product[i], A_transpose_x)) ||
+            is_true(ir_in(product[i], A_transpose_y)) != (product[i] == outer))
+            return false;
+    return make_delta(f, m, sum->out[0], true);
+}
+
+static bool sums_rows(const ir_op *op) {
+    int rank = ir_in(op, A_x)->type.rank;
+    double axis;
+    return fuse_number(ir_in(op, A_axes), &axis) && (axis == -2 || axis == rank - 2);
+}
+
+/* Products as sums: the memory is [1,H,dk,dv]; k and q are columns. */
+bool fuse_delta_sums(fuser *f, const match *m) {
+    const ir_value *q = match_get(m, "q"), *k = match_get(m, "k");
+    for (int i = 0; i < m->n_op; i++)
+        if (m->op[i]->code == OP_reduce_sum && !sums_rows(m->op[i])) return false;
+    ir_op *sum = fuse_find(m, OP_add);
+    ir_value *S = sum->out[0];
+    if (S->type.rank != 4 || q->type.rank != 4 || k->type.rank != 4 || q->type.dim[3] != 1 ||
+        k->type.dim[3] != 1 || q->type.dim[2] != S->type.dim[2] || k->type.dim[2] != S->type.dim[2])
+        return false;
+    for (int i = 0; i < m->n_op; i++) { /* (v - S^T k) beta as a row */
+        const ir_type *t = &m->op[i]->out[0]->type;
+        if (m->op[i]->code == OP_expand_dims &&
+            (t->rank != 4 || t->dim[2] != 1 || t->dim[3] != S->type.dim[3]))
+            return false;
+    }
+    return make_delta(f, m, S, false);
+}
+
+/* Constant columns, each of one element a channel, side by side: [C,1,n] in fp16, `lead` zeros in front. */
+static ir_value *taps_of(fuser *f, ir_value *const *column, int n, int64_t channels, int lead) {
+    uint16_t *w = ARENA_ARRAY(f->p->a, uint16_t, (size_t)(channels * (n + lead)));
+    for (int i = 0; i < n; i++)
+        for (int64_t c = 0; c < channels; c++) {
+            double x;
+            if (!column[i]->konst || column[i]->type.dtype != DT_FP16 ||
+                ir_type_count(&column[i]->type) != channels ||
+                !ir_const_number(column[i]->konst, (uint64_t)c, &x))
+                return NULL;
+            w[c * (n + lead) + lead + i] = num_f32_f16((float)x);
+        }
+    return ir_literal(f->p, f->f, ir_const_new(f->p->a, IR_TYPE(DT_FP16, channels, 1, n + lead), w),
+                      IR_BY_LITERAL);
+}
+
+static ir_op *conv_step(fuser *f, ir_value *memory, ir_value *x, ir_value *w, int64_t kept) {
+    ir_op *op = fuse_op(f, OP_fused_conv_step, 2);
+    fuse_operand(f, op, A_memory, memory);
+    fuse_operand(f, op, A_x, x);
+    fuse_operand(f, op, A_weight, w);
+    fuse_operand(f, op, A_kept, fuse_int(f, (int32_t)kept));
+    fuse_operand(f, op, A_rounding, fuse_int(f, 0));
+    fuse_operand(f, op, A_output_dtype, fuse_text(f, "fp16"));
+    return op;
+}
+
+/* A history as wide as the convolution, whose oldest column drops out: the sum over its columns. With a tap
+ * of 0 for that one it is the usual step. */
+bool fuse_conv_sum(fuser *f, const match *m) {
+    ir_value *s = match_get(m, "s"), *u = match_get(m, "u"), *w = match_get(m, "w"), *root = m->op[0]->out[0];
+    const ir_op *concat = fuse_find(m, OP_concat), *slice = fuse_find(m, OP_slice_by_index);
+    double axis, keep = 0;
+    if (f->strict || s->type.rank != 3 || s->type.dim[0] != 1 || s->type.dtype != DT_FP16 ||
+        u->type.rank != 3 || u->type.dim[2] != 1 || !fuse_joins(concat, 2) ||
+        !ir_type_equal(&slice->out[0]->type, &s->type) || !fuse_number(ir_in(m->op[0], A_axes), &axis) ||
+        (axis != -1 && axis != 2) || !fuse_number(ir_in(m->op[0], A_keep_dims), &keep) || !keep ||
+        w->type.rank != 3 || !w->konst || w->type.dtype != DT_FP16 || !ir_type_equal(&w->type, &s->type))
+        return false;
+    int64_t channels = s->type.dim[1], n = s->type.dim[2];
+    const ir_op *open[] = {slice};
+    ir_value *newest = slice->out[0];
+    if (fuse_part(f, newest, 2, 1, n) != concat->out[0] || !fuse_closed(f, m, open, 1) ||
+        !used_later(f, m, newest, fuse_index(f, slice)) || n > 8)
+        return false;
+    uint16_t *taps = ARENA_ARRAY(f->p->a, uint16_t, (size_t)(channels * (n + 1)));
+    for (int64_t i = 0; i < channels * n; i++) {
+        double x;
+        if (!ir_const_number(w->konst, (uint64_t)i, &x)) return false;
+        taps[i / n * (n + 1) + 1 + i % n] = num_f32_f16((float)x);
+    }
+    ir_const *c = ir_const_new(f->p->a, IR_TYPE(DT_FP16, channels, 1, n + 1), taps);
+    f->fused = conv_step(f, s, u, ir_literal(f->p, f->f, c, IR_BY_LITERAL), n);
+    ir_value *memory = ir_value_new(f->p, f->f, newest->name, newest->type);
+    fuse_result(f->fused, 0, root);
+    fuse_result(f->fused, 1, memory);
+    fuse_replace(f, newest, memory);
+    return true;
+}
+
+/* The op that writes update to elements [from, from + n) of the last axis of x. */
+static ir_op *writes_columns(fuser *f, ir_value *x, const ir_value *update, int64_t from, int64_t n) {
+    for (size_t i = 0; i < f->f->body.n_op; i++) {
+        ir_op *op = f->f->body.op[i];
+        region r;
+        int last = x->type.rank - 1;
+        if (op->code != OP_slice_update || fuse_in(op, A_x) != x || fuse_in(op, A_update) != update ||
+            !fuse_region(f, op, &r) || r.begin[last] != from || r.size[last] != n)
+            continue;
+        bool rest = true;
+        for (int d = 0; d < last; d++) rest &= r.size[d] == x->type.dim[d];
+        return rest ? op : NULL;
+    }
+    return NULL;
+}
+
+/* Four taps written out, three columns of a wider memory: these move up, the newest joins them. */
+bool fuse_conv_columns(fuser *f, const match *m) {
+    static const char *const names[] = {"w0", "w1", "w2", "w3"};
+    ir_value *s = match_get(m, "s"), *u = match_get(m, "u"), *w[4], *root = m->op[0]->out[0];
+    int rank = s->type.rank, last = rank - 1, seen = 0;
+    if (f->strict || rank < 3 || s->type.dim[0] != 1 || s->type.dtype != DT_FP16 || s->type.dim[last] < 3)
+        return false;
+    int64_t channels = s->type.dim[1], width = s->type.dim[last];
+    if (ir_type_count(&s->type) != channels * width || ir_type_count(&u->type) != channels ||
+        ir_type_count(&root->type) != channels)
+        return false;
+    for (int i = 0; i < 4; i++) w[i] = match_get(m, names[i]);
+    for (int i = 0; i < m->n_op; i++) { /* column c is multiplied by tap c */
+        if (m->op[i]->code != OP_slice_by_index && m->op[i]->code != OP_split) continue;
+        const ir_value *part = m->op[i]->out[0];
+        for (int c = 0; c < 3; c++) {
+            const ir_op *product = fuse_user(f, part, OP_mul);
+            if (fuse_part(f, part, last, c, 1) != s || !product) continue;
+            seen |= fuse_in(product, A_x) == w[c] || fuse_in(product, A_y) == w[c] ? 1 << c : 0;
+        }
+    }
+    if (seen != 7 || !fuse_closed(f, m, NULL, 0)) return false;
+    ir_op *moved = NULL;
+    for (size_t i = 0; i < f->f->body.n_op && !moved; i++) {
+        ir_op *op = f->f->body.op[i];
+        if (op->code == OP_slice_by_index && fuse_part(f, op->out[0], last, 1, 2) == s)
+            moved = writes_columns(f, s, op->out[0], 0, 2);
+    }
+    ir_op *joined = moved ? writes_columns(f, moved->out[0], u, 2, 1) : NULL;
+    ir_value *taps = taps_of(f, w, 4, channels, 0);
+    if (!joined || !taps || f->uses[moved->out[0]->id] != 1 || !used_later(f, m, joined->out[0], 0))
+        return false;
+    ir_type flat = IR_TYPE(DT_FP16, 1, channels, width), column = IR_TYPE(DT_FP16, 1, channels, 1);
+    ir_value *memory = fuse_reshaped(f, s, &flat), *x = fuse_reshaped(f, u, &column);
+    ir_op *step = conv_step(f, memory, x, taps, 3);
+    ir_value *y = fuse_extra(f, step, column), *newest = ir_value_new(f->p, f->f, s->name, flat);
+    fuse_result(step, 1, newest);
+    ir_value *back = fuse_reshaped(f, newest, &s->type);
+    fuse_replace(f, joined->out[0], back);
+    f->fused = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_operand(f, f->fused, A_shape, fuse_list(f, root->type.dim, root->type.rank));
+    fuse_result(f->fused, 0, root);
+    return true;
+}
