@@ -331,41 +331,53 @@ static void delta_copy(const kern_delta *job, const delta_scratch *s, int64_t he
         }
 }
 
-/* Tokens t .. t + n through a state [dv][dk], of which no row depends on another. */
+/* A row of a state [dv][dk], from there or back. */
+INLINE void delta_row(const kern_delta *job, kept as, float *row, int64_t at, bool back) {
+    for (int64_t i = 0; i < job->dk; i += LANES) {
+        int64_t n = job->dk - i;
+        if (back && n >= LANES)
+            kept_store(&job->state, as, at + i, v_load(row + i));
+        else if (back)
+            kept_store_n(&job->state, as, at + i, load_up_to(row + i, n), n);
+        else
+            store_up_to(
+                row + i,
+                n >= LANES ? kept_load(&job->state, as, at + i) : kept_load_n(&job->state, as, at + i, n), n);
+    }
+}
+
+/* One token through row c. */
+INLINE void delta_row_token(const kern_delta *job, const delta_scratch *s, float *row, int64_t head,
+                            int64_t c, int64_t t, int64_t j) {
+    int64_t dk = job->dk;
+    const float *k = s->k + j * dk, *q = s->q + j * dk;
+    vec ks = v_all(0), qs = v_all(0);
+    for (int64_t i = 0; i < dk; i += LANES) {
+        vec x = load_up_to(row + i, dk - i);
+        ks = v_fma(load_up_to(k + i, dk - i), x, ks);
+        qs = v_fma(load_up_to(q + i, dk - i), x, qs);
+    }
+    float v = job->v[head * job->v_step.outer + (t + j) * job->v_step.inner + c],
+          u = (v - v_sum(ks) * s->alpha[j]) * s->beta[j];
+    job->y[head * job->y_step.outer + (t + j) * job->y_step.inner + c] =
+        v_sum(qs) * s->alpha[j] + u * s->kq[j];
+    for (int64_t i = 0; i < dk; i += LANES) {
+        vec old = load_up_to(row + i, dk - i) * s->alpha[j];
+        store_up_to(row + i, v_fma(load_up_to(k + i, dk - i), v_all(u), old), dk - i);
+    }
+}
+
+/* Tokens t .. t + n through a state [dv][dk], of which no row depends on another. With more tokens than that
+ * the rows wait in scratch. */
 INLINE void delta_rows(const kern_delta *job, const delta_scratch *s, kept as, int64_t head, int64_t t,
                        int64_t n) {
-    int64_t dk = job->dk;
+    bool alone = n == job->tokens;
     for (int64_t c = 0; c < job->dv; c++) {
-        float *row = s->state;
-        int64_t at = (head * job->dv + c) * dk;
-        for (int64_t i = 0; i < dk; i += LANES)
-            store_up_to(row + i,
-                        dk - i < LANES ? kept_load_n(&job->state, as, at + i, dk - i)
-                                       : kept_load(&job->state, as, at + i),
-                        dk - i);
-        for (int64_t j = 0; j < n; j++) {
-            const float *k = s->k + j * dk, *q = s->q + j * dk;
-            vec ks = v_all(0), qs = v_all(0);
-            for (int64_t i = 0; i < dk; i += LANES) {
-                vec x = load_up_to(row + i, dk - i);
-                ks = v_fma(load_up_to(k + i, dk - i), x, ks);
-                qs = v_fma(load_up_to(q + i, dk - i), x, qs);
-            }
-            float v = job->v[head * job->v_step.outer + (t + j) * job->v_step.inner + c],
-                  u = (v - v_sum(ks) * s->alpha[j]) * s->beta[j];
-            job->y[head * job->y_step.outer + (t + j) * job->y_step.inner + c] =
-                v_sum(qs) * s->alpha[j] + u * s->kq[j];
-            for (int64_t i = 0; i < dk; i += LANES)
-                store_up_to(
-                    row + i,
-                    v_fma(load_up_to(k + i, dk - i), v_all(u), load_up_to(row + i, dk - i) * s->alpha[j]),
-                    dk - i);
-        }
-        for (int64_t i = 0; i < dk; i += LANES)
-            if (dk - i < LANES)
-                kept_store_n(&job->state, as, at + i, load_up_to(row + i, dk - i), dk - i);
-            else
-                kept_store(&job->state, as, at + i, v_load(row + i));
+        float *row = s->state + (alone ? 0 : c * job->dk);
+        int64_t at = (head * job->dv + c) * job->dk;
+        if (t == 0) delta_row(job, as, row, at, false);
+        for (int64_t j = 0; j < n; j++) delta_row_token(job, s, row, head, c, t, j);
+        if (t + n == job->tokens) delta_row(job, as, row, at, true);
     }
 }
 

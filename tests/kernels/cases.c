@@ -80,5 +80,6 @@ const delta_case delta_cases[] = {
     {2, 2, 32, 48, 100, 'f', false, true, true, true, false},
     {2, 1, 64, 80, 17, 'h', false, false, false, false, true},
     {1, 1, 256, 32, 192, 'p', false, true, false, false, false},
+    {4, 1, 128, 128, 1, 'h', true, false, false, false, true},
 };
 const int n_delta_cases = COUNT(delta_cases);

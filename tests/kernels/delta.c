@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Every token of one head; the state s [dk][dv] in f64. Returns the largest error of y. */
-static double recur(const kern_delta *job, int64_t h, double *s, bool chunks) {
+static double recur(const kern_delta *job, int64_t h, double *s) {
     int64_t dk = job->dk, dv = job->dv, kh = h / job->repeat;
     double e = 0, *r = malloc((size_t)dv * 8);
     for (int64_t t = 0; t < job->tokens; t++) {
@@ -39,7 +39,7 @@ static double recur(const kern_delta *job, int64_t h, double *s, bool chunks) {
             }
             /* before the factor a result is as wrong as what it is a sum of, which may cancel: query times
              * state */
-            double o = r[j] * factor, terms = chunks ? fabs((double)job->q_scale * factor) : 0;
+            double o = r[j] * factor, terms = fabs((double)job->q_scale * factor);
             e = fmax(e, fabs((double)y[j] - o) / (1 + fabs(o) + terms));
         }
     }
@@ -118,7 +118,7 @@ static void check_delta(const kern_ops *k, uint64_t *seed, const delta_case *c, 
     for (int64_t h = 0; h < c->heads; h++) {
         for (int64_t i = 0; i < size; i++)
             s[i] = memory_at(&start, state_index(&job, h, i / c->dv, i % c->dv));
-        e = fmax(e, recur(&job, h, s, chunks));
+        e = fmax(e, recur(&job, h, s));
         for (int64_t i = 0; i < size; i++)
             es = fmax(es, fabs(memory_at(&job.state, state_index(&job, h, i / c->dv, i % c->dv)) - s[i]));
     }
