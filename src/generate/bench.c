@@ -53,7 +53,7 @@ bool bench_takes_prompt(const bench_case *c) {
 }
 
 static bool pick(const bench *b, const decoder_row *row, int32_t *id, err *e) {
-    *id = sampler_pick(b->greedy, (sampler_row){row->score, row->id, row->n}, e);
+    *id = sampler_pick(b->greedy, (sampler_row){row->score, row->id, row->n, row->largest + 1}, e);
     return *id >= 0;
 }
 
@@ -212,7 +212,7 @@ static bool open_and_feed(lm **m, decoder **d, const char *artifact, const char 
     id = bench_id((*m)->vocab, 0);
     if (!(*d = decoder_new(*m, mode, e)) || !decoder_feed(*d, &id, 1, NULL, &row, e)) return false;
     if (!(greedy = sampler_new(&SAMPLER_GREEDY, lm_sample_limit(*m), e))) return false;
-    bool ok = sampler_pick(greedy, (sampler_row){row.score, row.id, row.n}, e) >= 0;
+    bool ok = sampler_pick(greedy, (sampler_row){row.score, row.id, row.n, row.largest + 1}, e) >= 0;
     s->first_token = clock_seconds() - start;
     sampler_free(greedy);
     return ok;

@@ -361,7 +361,7 @@ static bool best_row(caller *c, size_t t, decoder_row *r, err *e) {
         return err_set(e, ERR_INVALID, "%s: %s holds %d for a slice of %" PRId64, f->function, id->name,
                        c->best, f->slice[best]);
     for (size_t i = 0; f->slice && i < best; i++) c->best += (int32_t)f->slice[i];
-    *r = (decoder_row){c->row, &c->best, 1};
+    *r = (decoder_row){c->row, &c->best, 1, 0};
     return check_ids(c, id->name, r, e);
 }
 

@@ -163,16 +163,6 @@ static size_t next_call(decoder *d, size_t n, int64_t position, bool every) {
 
 /* ---- rows ---- */
 
-static bool finite_row(const decoder_row *r) {
-    float bad[16] = {0}, all = 0; /* NaN once a score is not finite; many sums, not to wait for each */
-    size_t i = 0;
-    for (; i + 16 <= r->n; i += 16)
-        for (size_t k = 0; k < 16; k++) bad[k] += r->score[i + k] * 0.0f;
-    for (; i < r->n; i++) all += r->score[i] * 0.0f;
-    for (size_t k = 0; k < 16; k++) all += bad[k];
-    return all == 0;
-}
-
 /* Runs the n tokens of past again, looking at every op. False with the error once one makes a NaN or
  * infinity.
  */
@@ -235,7 +225,7 @@ static bool remember(decoder *d, const int32_t *ids, size_t n, err *e) {
 static bool visit(decoder *d, size_t t, size_t index, const decoder_hooks *h, decoder_row *last, err *e) {
     decoder_row r;
     if (!caller_row(&d->c, &d->last, d->shift + t, &r, e)) return false;
-    if (!finite_row(&r)) {
+    if (!rt_model_scan(d->m->model[0], r.score, r.n, &r.largest)) {
         explain(d, d->position + (int64_t)t + 1, h && h->row, e);
         return false;
     }

@@ -11,6 +11,7 @@ typedef struct {
     const float *score;
     const int32_t *id;
     size_t n;
+    size_t largest; /* index of the first of the largest scores, which are all finite */
 } decoder_row;
 
 typedef struct decoder decoder;

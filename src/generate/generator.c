@@ -66,7 +66,7 @@ static bool emit(generation *g, int32_t id, size_t from) {
 static bool take(generation *g, const decoder_row *row, size_t most, int32_t *id, bool *more, err *e) {
     generate_result *r = g->r;
     *more = false;
-    *id = sampler_pick(g->s, (sampler_row){row->score, row->id, row->n}, e);
+    *id = sampler_pick(g->s, (sampler_row){row->score, row->id, row->n, row->largest + 1}, e);
     if (*id < 0 || !add_id(g, *id, e)) return false;
     sampler_accept(g->s, *id);
     bool stop = stop_set_has(&g->m->stop, *id) && !g->o->ignore_eos;

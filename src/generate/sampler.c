@@ -297,43 +297,10 @@ static bool has_penalties(const sampler *s) {
     return s->o.repetition_penalty != 1 || s->o.frequency_penalty != 0 || s->o.presence_penalty != 0;
 }
 
-typedef float floats __attribute__((vector_size(64)));
-typedef int32_t ints __attribute__((vector_size(64)));
-enum { WIDE = sizeof(floats) / sizeof(float) };
-
-/* The first of the largest; -1 when there is a NaN or an infinity above, or nothing else than -infinity. */
-static int32_t first_largest(const float *v, size_t n) {
-    floats top, x;
-    ints nan = {0};
-    float largest = -INFINITY;
-    size_t i = 0;
-    for (int k = 0; k < WIDE; k++) top[k] = -INFINITY;
-    for (; i + WIDE <= n; i += WIDE) {
-        memcpy(&x, v + i, sizeof x);
-        ints more = x > top;
-        top = (floats)((more & (ints)x) | (~more & (ints)top));
-        nan |= x != x;
-    }
-    for (int k = 0; k < WIDE; k++) {
-        if (nan[k]) return -1;
-        if (top[k] > largest) largest = top[k];
-    }
-    for (; i < n; i++) {
-        if (isnan(v[i])) return -1;
-        if (v[i] > largest) largest = v[i];
-    }
-    for (i = 0; !isinf(largest) && i < n; i++)
-        if (v[i] == largest) return (int32_t)i;
-    return -1;
-}
-
 int32_t sampler_pick(sampler *s, sampler_row row, err *e) {
     ranking r;
-    if (is_greedy(s) && !row.ids && !has_penalties(s)) {
-        size_t n = row.n < (size_t)s->limit ? row.n : (size_t)s->limit;
-        int32_t id = first_largest(row.values, n);
-        if (id >= 0) return id; /* else the long way, which says what is wrong */
-    }
+    if (is_greedy(s) && !row.ids && !has_penalties(s) && row.known && row.known <= (size_t)s->limit)
+        return (int32_t)(row.known - 1);
     if (!gather(s, row, &r, e)) return -1;
     if (!is_greedy(s)) {
         rank(&r);

@@ -43,6 +43,8 @@ typedef struct {
     const float *values;
     const int32_t *ids;
     size_t n;
+    size_t
+        known; /* 0, or 1 + index of the first of the largest values where all are finite: spares a search */
 } sampler_row;
 
 typedef struct sampler sampler;

@@ -25,5 +25,6 @@ static void body_fill(kern_ops *t) {
                     .delta = delta,
                     .top = top,
                     .argmax = argmax,
+                    .scan = scan,
                     .product = product};
 }

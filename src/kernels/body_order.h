@@ -73,4 +73,40 @@ static int64_t argmax(const float *x, int64_t n) {
     while (x[i] != best) i = i + 1 < n ? i + 1 : 0; /* from the start: nothing is above -inf */
     return i;
 }
+
+/* Where the largest is, is looked for in one block only. */
+#define SCAN_BLOCK 2048
+
+/* The largest of n elements; *bad is no longer 0 once one is not finite. */
+INLINE float scan_block(const float *x, int64_t n, float *bad) {
+    vec most[4], zero[4];
+    for (int u = 0; u < 4; u++) most[u] = v_all(-INFINITY), zero[u] = v_all(0);
+    int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int u = 0; u < 4; u++) {
+            vec v = v_load(x + i + u * LANES);
+            most[u] = v_max(v, most[u]);
+            zero[u] = v_fma(v, v_all(0), zero[u]);
+        }
+    float best = v_top(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
+    *bad += v_sum((zero[0] + zero[1]) + (zero[2] + zero[3]));
+    for (; i < n; i++) {
+        best = x[i] > best ? x[i] : best;
+        *bad += x[i] * 0;
+    }
+    return best;
+}
+
+static bool scan(const float *x, int64_t n, int64_t *largest) {
+    float best = -INFINITY, bad = 0;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i += SCAN_BLOCK) {
+        float most = scan_block(x + i, n - i < SCAN_BLOCK ? n - i : SCAN_BLOCK, &bad);
+        if (most > best) best = most, at = i;
+    }
+    if (!(bad == 0)) return false;
+    while (at < n && x[at] != best) at++;
+    *largest = at;
+    return true;
+}
 #endif

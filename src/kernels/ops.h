@@ -207,6 +207,9 @@ size_t kern_top_scratch(int64_t k);
 /* Index of the first largest element, as the op reduce_argmax finds it: NaN is never larger. */
 typedef int64_t kern_argmax_fn(const float *x, int64_t n);
 
+/* Whether all of n > 0 elements are finite; *largest: index of the first largest one then. */
+typedef bool kern_scan_fn(const float *x, int64_t n, int64_t *largest);
+
 /* ---- products of activations ---- */
 
 /* c[i][j] = sum over p of a[i][p] b[p][j]; units: rows of c. Elements of rows of b and c are neighbours. Sums
@@ -234,6 +237,7 @@ typedef struct {
     kern_delta_fn *delta;
     kern_top_fn *top;
     kern_argmax_fn *argmax;
+    kern_scan_fn *scan;
     kern_product_fn *product;
 } kern_ops;
 

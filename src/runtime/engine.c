@@ -62,6 +62,13 @@ rt_plans *rt_plans_new(void) {
     return p;
 }
 
+bool engine_scan(const rt_plans *p, const float *x, size_t n, size_t *largest) {
+    int64_t at = 0;
+    bool finite = p->fast.scan(x, (int64_t)n, &at);
+    *largest = (size_t)at;
+    return finite;
+}
+
 static void forget(planned *e) {
     plan_free(e->p);
     free(e->in);

@@ -13,6 +13,9 @@ void rt_plans_free(rt_plans *p);
 /* In place of rt_linear(), before the first plan. */
 void rt_plans_linear(rt_plans *p, plan_linear l);
 
+/* As kern_scan(). */
+bool engine_scan(const rt_plans *p, const float *x, size_t n, size_t *largest);
+
 /* "PATH" or "DECODE,PREFILL", of kern_path_name: how MILLET_LINEAR chooses. False, *l as it was: it is
  * neither.
  */

@@ -86,6 +86,10 @@ void rt_model_close(rt_model *m) {
     arena_free(m->a);
 }
 
+bool rt_model_scan(const rt_model *m, const float *score, size_t n, size_t *largest) {
+    return engine_scan(m->plans, score, n, largest);
+}
+
 bool rt_model_linear(rt_model *m, const char *paths, err *e) {
     plan_linear l;
     if (!rt_linear_parse(paths, &l))

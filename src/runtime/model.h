@@ -13,6 +13,8 @@ rt_model *rt_model_open_memory(const void *model, size_t n, err *e);
 void rt_model_close(rt_model *m);
 /* How linear layers multiply in fast mode, as --linear takes it; before the first session runs. */
 bool rt_model_linear(rt_model *m, const char *paths, err *e);
+/* Whether all of n > 0 scores are finite; *largest: index of the first largest one then. */
+bool rt_model_scan(const rt_model *m, const float *score, size_t n, size_t *largest);
 const coreml_model *rt_model_coreml(const rt_model *m);
 const char *rt_model_path(const rt_model *m);
 #endif

@@ -54,7 +54,7 @@ static void test_processors(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         sampler *s = make(&cases[c].o, N);
         sampler_prompt(s, prompt, 6);
-        if (!sampler_process(s, (sampler_row){logits, NULL, N}, got, N, &e)) fail_msg("%s", e.msg);
+        if (!sampler_process(s, (sampler_row){logits, NULL, N, 0}, got, N, &e)) fail_msg("%s", e.msg);
         read_row(f, cases[c].name, want);
         check_row(cases[c].name, got, want);
         sampler_free(s);
@@ -88,9 +88,9 @@ static void test_frequencies(void **state) {
     int count[N] = {0};
     const int draws = 20000;
     for (int i = 0; i < draws; i++) {
-        int32_t id = sampler_pick(dense, (sampler_row){logits, NULL, N}, &e);
+        int32_t id = sampler_pick(dense, (sampler_row){logits, NULL, N, 0}, &e);
         /* the same candidates in another order, with the same seed: the same id */
-        assert_int_equal(sampler_pick(sparse, (sampler_row){reversed, ids, N}, &e), id);
+        assert_int_equal(sampler_pick(sparse, (sampler_row){reversed, ids, N, 0}, &e), id);
         count[id]++;
     }
     for (int i = 0; i < N; i++) {
@@ -118,14 +118,14 @@ static void test_openai_penalties(void **state) {
     sampler_accept(s, 1);
     sampler_accept(s, 1);
     sampler_accept(s, 3);
-    assert_true(sampler_process(s, (sampler_row){logits, NULL, 5}, got, 5, &e));
+    assert_true(sampler_process(s, (sampler_row){logits, NULL, 5, 0}, got, 5, &e));
     assert_float_equal(got[0], 1, 0);                  /* prompt: 2 / 2 */
     assert_float_equal(got[1], 1 - 2 * 0.25 - 0.5, 0); /* twice in the output */
     assert_float_equal(got[2], 2, 0);                  /* new */
     assert_float_equal(got[3], -2 - 0.25 - 0.5, 0);    /* -1 * 2, once in the output */
-    assert_int_equal(sampler_pick(s, (sampler_row){logits, NULL, 5}, &e), 4);
+    assert_int_equal(sampler_pick(s, (sampler_row){logits, NULL, 5, 0}, &e), 4);
     sampler_reset(s);
-    assert_true(sampler_process(s, (sampler_row){logits, NULL, 5}, got, 5, &e));
+    assert_true(sampler_process(s, (sampler_row){logits, NULL, 5, 0}, got, 5, &e));
     for (int i = 0; i < 5; i++) assert_float_equal(got[i], logits[i], 0);
     sampler_free(s);
 }
@@ -137,27 +137,28 @@ static void test_edges(void **state) {
     float got[7];
     sampler_options o = SAMPLER_GREEDY;
     sampler *s = make(&o, 4); /* ids 4.. are padding rows: neither sampled nor looked at */
-    assert_int_equal(sampler_pick(s, (sampler_row){logits, NULL, 7}, &e), 1); /* the lowest of equals */
-    const int32_t ids[] = {6, 2, 1};                                          /* the logits 1, 3, 3 */
-    assert_int_equal(sampler_pick(s, (sampler_row){logits, ids, 3}, &e), 1);
+    assert_int_equal(sampler_pick(s, (sampler_row){logits, NULL, 7, 0}, &e), 1); /* the lowest of equals */
+    const int32_t ids[] = {6, 2, 1};                                             /* the logits 1, 3, 3 */
+    assert_int_equal(sampler_pick(s, (sampler_row){logits, ids, 3, 0}, &e), 1);
     sampler_free(s);
     o.temperature = 1;
     o.top_k = 1000000; /* more than there are */
     s = make(&o, 5);
-    for (int i = 0; i < 50; i++) assert_in_range(sampler_pick(s, (sampler_row){logits, NULL, 7}, &e), 0, 4);
+    for (int i = 0; i < 50; i++)
+        assert_in_range(sampler_pick(s, (sampler_row){logits, NULL, 7, 0}, &e), 0, 4);
     sampler_free(s);
     o.top_k = 1; /* equals of the k-th largest stay, as in transformers */
     s = make(&o, 4);
-    assert_true(sampler_process(s, (sampler_row){logits, NULL, 4}, got, 4, &e));
+    assert_true(sampler_process(s, (sampler_row){logits, NULL, 4, 0}, got, 4, &e));
     assert_true(isinf(got[0]) && got[1] == 3 && got[2] == 3 && isinf(got[3]));
     sampler_free(s);
     s = make(&o, 7);
-    assert_int_equal(sampler_pick(s, (sampler_row){logits, NULL, 7}, &e), -1);
+    assert_int_equal(sampler_pick(s, (sampler_row){logits, NULL, 7, 0}, &e), -1);
     assert_int_equal(e.code, ERR_NUMERIC);
     const float none[] = {-INFINITY, -INFINITY};
     e = (err){0};
-    assert_int_equal(sampler_pick(s, (sampler_row){none, NULL, 2}, &e), -1);
-    assert_int_equal(sampler_pick(s, (sampler_row){none, NULL, 0}, &e), -1);
+    assert_int_equal(sampler_pick(s, (sampler_row){none, NULL, 2, 0}, &e), -1);
+    assert_int_equal(sampler_pick(s, (sampler_row){none, NULL, 0, 0}, &e), -1);
     sampler_free(s);
     o.top_p = 1.5f;
     e = (err){0};

@@ -305,6 +305,28 @@ static void check_top(const kern_ops *k, uint64_t *seed, int64_t n, int64_t most
     buffers_free(&b);
 }
 
+static void check_scan(const kern_ops *k, uint64_t *seed, int64_t n) {
+    static const float worse[] = {NAN, INFINITY, -INFINITY};
+    buffers b = {.seed = seed};
+    float *x = buffers_floats(&b, n, 30);
+    for (int64_t i = 0; i < n; i++) x[i] = roundf(x[i]) - 1000; /* many ties, all below zero */
+    int64_t first = 0, at = -1;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[first]) first = i;
+    test_check(k->scan(x, n, &at) && at == first, "%s: scan of %lld finds %lld, not %lld", k->isa,
+               (long long)n, (long long)at, (long long)first);
+    int64_t places[] = {0, n - 1, (int64_t)(random_bits(seed) % (uint64_t)n)};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < 3; j++) {
+            float kept = x[places[i]];
+            x[places[i]] = worse[j];
+            test_check(!k->scan(x, n, &at), "%s: scan of %lld takes %g", k->isa, (long long)n,
+                       (double)worse[j]);
+            x[places[i]] = kept;
+        }
+    buffers_free(&b);
+}
+
 /* ---- products ---- */
 
 static void check_product(const kern_ops *k, uint64_t *seed, int64_t m, int64_t n, int64_t length,
@@ -348,6 +370,7 @@ void test_rows(const kern_ops *k, uint64_t *seed) {
     check_top(k, seed, 20000, 64, 3, false);
     check_top(k, seed, 5003, 1000, 1e6, true);
     check_top(k, seed, 1000, 1, 2, true);
+    for (int64_t n = 1; n < 20000; n = 3 * n + 1) check_scan(k, seed, n);
     check_product(k, seed, 64, 64, 128, false);
     check_product(k, seed, 7, 37, 20, true);
     check_product(k, seed, 1, 5, 3, false);
