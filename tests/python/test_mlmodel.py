@@ -1,7 +1,7 @@
 """millet.MLModel: descriptions equal those that protobuf reads, every call of the shared cases gives PyTorch's results, and
 what coremltools' MLModel converts, refuses and shares is converted, refused and shared."""
 import binding
-import copy, json, os, subprocess, tempfile, threading
+import copy, gc, json, os, subprocess, tempfile, threading, weakref
 import numpy as np
 from coremltools.proto import Model_pb2
 from google.protobuf import text_format
@@ -256,8 +256,28 @@ def closed_is_closed():
     other.predict({"x": np.ones((1, 4)), "pos": [0]}, state)
 
 
+def what_is_dropped_is_freed():
+    """A state keeps its package open, and no longer; a package that is replaced on disk is opened anew."""
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "model.mlpackage")
+        subprocess.run(["cp", "-r", coreml / "op_state.mlpackage", path], check=True)
+        model = ct.MLModel(path)
+        same, state, handle = ct.MLModel(path), model.make_state(), weakref.ref(model._package.handle)
+        assert same._package is model._package
+        model.predict({"x": np.ones((1, 4)), "pos": [0]}, state)
+        del model, same
+        assert handle() is not None and state.read_state("acc").any()
+        subprocess.run(["rm", "-r", path], check=True)
+        subprocess.run(["cp", "-r", coreml / "op_fp32_ios15.mlpackage", path], check=True)
+        assert list(ct.MLModel(path).output_description) == ["y"]
+        del state
+        gc.collect()
+        assert handle() is None
+
+
 if __name__ == "__main__":
     binding.run([descriptions_equal_protobufs, messages_read_like_protobufs, cases_give_their_results,
                  strict_cases_give_their_results, element_types_are_converted, wrong_calls_are_refused,
                  states_are_read_written_and_apart, batches_are_lists, threads_do_not_meet,
-                 one_state_serves_functions_and_packages, compiled_models_stand_for_packages, closed_is_closed])
+                 one_state_serves_functions_and_packages, compiled_models_stand_for_packages, closed_is_closed,
+                 what_is_dropped_is_freed])
