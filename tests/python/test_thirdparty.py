@@ -92,6 +92,16 @@ def every_set_as_a_model():
                 assert score.compared == 59 and abs(score.mean - nll.mean()) <= 2 * worst + 1e-6  # of a token and of the sum
 
 
+def contracts_can_be_named():
+    contracts, name = binding.SOURCE / "share" / "contracts", "anemll035-qwen3-lut46-2chunk"
+    case, _, _ = case_of(name)
+    with millet.Model(cases / name, contract=contracts / "anemll.json") as model:
+        got = model.generate(case["prompt_ids"], max_new_tokens=4, repetition_penalty=1, ignore_eos=True)
+        assert got.ids == case["greedy_new_ids"][:4]
+    raises(millet.MilletError, ["single.json"], millet.Model, cases / name, contract=contracts / "single.json")
+    raises(millet.MilletError, ["nowhere.json"], millet.Model, cases / name, contract="nowhere.json")
+
+
 if __name__ == "__main__":
     assert sorted(DRIVERS) == sorted(p.name for p in cases.iterdir() if (p / "oracle.json").exists())
-    binding.run([every_set_by_its_driver, every_set_as_a_model])
+    binding.run([every_set_by_its_driver, every_set_as_a_model, contracts_can_be_named])
