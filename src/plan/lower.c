@@ -259,26 +259,31 @@ static void add_inputs(lower *l) {
         if (v->type.kind != IR_TENSOR) continue;
         place q = lower_fresh(l, &v->type); /* of unknown size: enlarged by who reads it */
         p->in[i].buffer = q.buffer;
+        p->in[i].unread = !ir_type_known(&v->type);
         p->buffer[q.buffer].used = true; /* from the start */
         lower_set(l, v, q);
     }
 }
 
 /* Results lie dense in cells at the end, each in its own buffer. */
-static void add_outputs(lower *l) {
+static bool add_outputs(lower *l) {
     plan *p = l->p;
     const ir_block *b = &l->f->body;
     p->out = ARENA_ARRAY(p->a, plan_port, b->n_out);
     for (size_t i = 0; i < b->n_out; i++) {
         place q = *lower_at(l, b->out[i]);
+        if (!ir_type_known(&b->out[i]->type)) /* an input of unknown size, seen through views */
+            return err_set(l->e, ERR_UNSUPPORTED, "the size of %s is known at run time only",
+                           b->out[i]->name);
         bool own = q.space == SPACE_ACT && !q.store && !q.weight && q.first == 0 && place_is_dense(&q);
         if (!own) {
             place to = lower_fresh(l, &b->out[i]->type);
             lower_copy(l, to, q, false);
             q = to;
         }
-        p->out[i] = (plan_port){b->out[i], q.buffer};
+        p->out[i] = (plan_port){.v = b->out[i], .buffer = q.buffer};
     }
+    return true;
 }
 
 bool lower_function(lower *l) {
@@ -294,6 +299,5 @@ bool lower_function(lower *l) {
         arena_reset(l->scratch);
     }
     l->op = NULL;
-    add_outputs(l);
-    return !l->e->code;
+    return add_outputs(l) && !l->e->code;
 }

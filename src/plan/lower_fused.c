@@ -43,6 +43,7 @@ static bool dynamic_mask(lower *l, const ir_value *v, int64_t keys, place *mask)
             if (v->type.dim[d] != 1) return false;
         plan_buffer *b = &l->p->buffer[l->p->in[i].buffer];
         if (b->cells < keys) b->cells = keys;
+        l->p->in[i].unread = false;
         ir_type type = IR_TYPE(DT_FP32, 1, keys);
         *mask = (place){.space = SPACE_ACT, .buffer = l->p->in[i].buffer, .type = type};
         ref_strides(&type, mask->stride);

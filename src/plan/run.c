@@ -269,8 +269,9 @@ static ref_cell *port_cells(const plan_exec *x, const plan_port *port) {
 
 static bool check_inputs(const plan *p, const plan_call *c, err *e) {
     for (size_t i = 0; i < p->f->n_in; i++)
-        if (p->in[i].v->type.kind == IR_TENSOR && (!ir_type_compatible(&p->in[i].v->type, &c->in[i].type) ||
-                                                   ref_count(&c->in[i]) > p->buffer[p->in[i].buffer].cells))
+        if (p->in[i].v->type.kind == IR_TENSOR &&
+            (!ir_type_compatible(&p->in[i].v->type, &c->in[i].type) ||
+             (!p->in[i].unread && ref_count(&c->in[i]) > p->buffer[p->in[i].buffer].cells)))
             return err_set(e, ERR_INVALID, "input %s has another size than planned", p->in[i].v->name);
     return true;
 }
@@ -310,7 +311,7 @@ bool plan_run(plan_exec *x, const plan_call *c, err *e) {
         atomic_store_explicit(&x->claim[i], x->claims[i], memory_order_relaxed);
     atomic_store(&x->failed, false);
     for (size_t i = 0; i < p->f->n_in; i++)
-        if (p->in[i].v->type.kind == IR_TENSOR)
+        if (p->in[i].v->type.kind == IR_TENSOR && !p->in[i].unread)
             ref_read(&c->in[i], 0, ref_count(&c->in[i]), port_cells(x, &p->in[i]));
     for (size_t i = 0; i < p->n_shape; i++) {
         const ir_type *t = &c->in[p->shape[i].input].type;

@@ -80,6 +80,7 @@ typedef struct {
 typedef struct {
     const ir_value *v;
     uint32_t buffer;
+    bool unread; /* an input of unknown size that no step reads */
 } plan_port;
 
 /* Sizes of an input that a run brings. */

@@ -133,11 +133,57 @@ static void infinite_terms(void **state) {
     }
 }
 
+/* An input of flexible length that nothing reads may have any, in a plan for all lengths. */
+static void unread_length(void **state) {
+    (void)state;
+    for (int seen = 0; seen < 2; seen++) {
+        graph *g = begin(8);
+        ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP32, 3, 4)),
+                 *m = b_input(&g->b, "m", IR_TYPE(DT_FP32, 1, 5));
+        b_output(&g->b, one(g, OP_exp, x));
+        if (seen) b_output(&g->b, one(g, OP_identity, m));
+        finish(g);
+        ir_type types[MOST] = {g->in[0].type, IR_TYPE(DT_FP32, 1, IR_DIM_UNKNOWN)};
+        g->p->func[0]->in[1]->type = types[1];
+        for (size_t i = 0; i < g->p->func[0]->body.n_out && seen; i++)
+            if (i == 1) ((ir_value *)(uintptr_t)g->p->func[0]->body.out[i])->type = types[1];
+        kern_table kernels;
+        kern_rounded ops;
+        kern_ops fast;
+        err e = {0};
+        assert_true(kern_open(&kernels, NULL, &e) && kern_ops_open(&fast, NULL, &e));
+        kern_rounded_open(&ops, NULL);
+        plan *p = plan_new(g->p->func[0], types,
+                           &(plan_options){.kernels = &kernels, .ops = &ops, .fast = &fast}, &e);
+        if (seen) { /* a result of unknown size is left to a plan for this size */
+            assert_null(p);
+            assert_int_equal(e.code, ERR_UNSUPPORTED);
+        } else {
+            if (!p) fail_msg("%s", e.msg);
+            plan_exec *exec = plan_exec_new(p, &e);
+            plan_block *block = plan_block_new();
+            team *t = team_new(1);
+            ref_tensor out[MOST] = {0};
+            void *none[MOST] = {0};
+            plan_call call = {.in = g->in, .out = out, .state = none, .team = t, .block = block};
+            if (!plan_run(exec, &call, &e)) fail_msg("%s", e.msg);
+            assert_float_equal(ref_floats(&out[0])[2], expf(ref_floats(&g->in[0])[2]), 1e-5);
+            drop(out);
+            team_free(t);
+            plan_block_free(block);
+            plan_exec_free(exec);
+        }
+        plan_free(p);
+        end(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cast_in_a_norm), cmocka_unit_test(silu_twice),
         cmocka_unit_test(behind_a_gate),  cmocka_unit_test(update_of_a_cast),
         cmocka_unit_test(rows_of_a_mask), cmocka_unit_test(infinite_terms),
+        cmocka_unit_test(unread_length),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
