@@ -2,7 +2,7 @@
  * [--go-on] [--print] A difference is printed as the smallest program that shows it, with its seed. --list:
  * seeds of past failures, first. */
 #include "ir/print.h"
-#include "sample.h"
+#include "packages.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +114,14 @@ int main(int argc, char **argv) {
     arguments a = {.seed = 1, .count = UINT64_MAX};
     tally t = {0};
     uint64_t unmade = 0, failed = 0;
+    if (argc > 2 && !strcmp(argv[1], "--packages")) {
+        for (int i = 2; i < argc; i++) failed += check_packages(argv[i], &t);
+        run_close();
+        printf("%" PRIu64 " packages, %" PRIu64 " comparisons (%" PRIu64 " with shaken sums), %" PRIu64
+               " runs without a plan, %" PRIu64 " refused, %" PRIu64 " differ\n",
+               t.graphs, t.comparisons, t.shaken, t.unplanned, t.refused, failed);
+        return failed > 0;
+    }
     if (!parse(argc, argv, &a)) {
         fprintf(stderr,
                 "usage: graphs [--seed N] [--count N] [--seconds S] [--list FILE] [--go-on] [--print]\n");

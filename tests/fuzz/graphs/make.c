@@ -1,5 +1,6 @@
 /* Numbers, the pool, and the program around the ops. */
 #include "make.h"
+#include "ir/infer.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static ir_value *add_input(maker *m, ir_type t, int32_t low, int32_t high) {
     snprintf(name, sizeof name, "x%zu", at);
     ir_value *v = b_input(&m->b, name, t);
     if (!ok(m) || at >= MOST_IN) return v;
-    for (size_t c = 0; c < MOST_CALLS; c++) {
+    for (size_t c = 0; c < MADE_CALLS; c++) {
         ref_tensor *r = &m->in[c][at];
         if (!ref_tensor_new(r, &t, m->e)) return v;
         for (int64_t i = 0; i < ref_count(r); i++) {
@@ -286,12 +287,12 @@ static void make_function(maker *m, size_t index) {
     m->v.spec = 9;
     m->n_pool = m->n_out = m->done = 0;
     memset(m->state, 0, sizeof m->state), memset(m->state_now, 0, sizeof m->state_now);
-    memset(m->in, 0, MOST_CALLS * sizeof *m->in);
+    memset(m->in, 0, MADE_CALLS * sizeof *m->in);
     fill_function(m);
     ir_function *f = ok(m) ? m->b.f : NULL;
     ir_build_end(&m->b);
     if (f && f->n_in > MOST_IN) err_set(m->e, ERR_LIMIT, "too many inputs");
-    for (size_t c = 0; c < MOST_CALLS; c++) {
+    for (size_t c = 0; c < MADE_CALLS; c++) {
         sample_call *call = &m->s->call[c];
         bool ours = ok(m) && c < m->s->n_call && call->func == index;
         if (ours) call->in = ARENA_ARRAY(m->a, ref_tensor, MOST_IN);
@@ -305,6 +306,75 @@ static void make_function(maker *m, size_t index) {
     drop_values(m);
 }
 
+/* ---- flexible sizes ---- */
+
+/* All that follows from inputs has the sizes that inference gives. */
+static bool retype(ir_function *f) {
+    err ignored = {0};
+    arena *a = arena_new();
+    ir_type *types = ARENA_ARRAY(a, ir_type, f->n_values);
+    for (size_t i = 0; i < f->body.n_op; i++)
+        for (uint32_t o = 0; o < f->body.op[i]->n_out; o++) {
+            ir_value *v = f->body.op[i]->out[o];
+            for (int d = 0; d < v->type.rank && !v->konst; d++) v->type.dim[d] = IR_DIM_UNKNOWN;
+        }
+    bool good = ir_infer_function(f, NULL, types, &ignored);
+    for (size_t i = 0; i < f->body.n_op && good; i++)
+        for (uint32_t o = 0; o < f->body.op[i]->n_out; o++) {
+            ir_value *v = f->body.op[i]->out[o];
+            if (!v->konst) v->type = types[v->id];
+        }
+    arena_free(a);
+    return good;
+}
+
+/* Another size of this input in the calls behind the first one; was: what it was. */
+static bool resize(maker *m, size_t func, size_t input, int dim, ref_tensor *was) {
+    sample *s = m->s;
+    for (size_t c = 1; c < s->n_call; c++) {
+        if (s->call[c].func != func) continue;
+        ref_tensor *t = &s->call[c].in[input];
+        ir_type type = t->type;
+        was[c] = *t;
+        type.dim[dim] = 1 + roll(&m->d, (uint32_t)type.dim[dim] + 3);
+        if (!ref_tensor_new(t, &type, m->e)) return false;
+        for (int64_t i = 0; i < ref_count(t); i++) ref_floats(t)[i] = num_round_f16(make_number(m));
+    }
+    return true;
+}
+
+/* A size of one float input becomes flexible; later calls have another one where the evaluator can do that.
+ */
+static void open_size(maker *m) {
+    size_t func = roll(&m->d, (uint32_t)m->s->p->n_func);
+    ir_function *f = m->s->p->func[func];
+    ref_tensor was[MADE_CALLS] = {0};
+    if (!f->n_in) return;
+    size_t i = roll(&m->d, (uint32_t)f->n_in);
+    ir_type *t = &f->in[i]->type;
+    if (t->kind != IR_TENSOR || !dtype_is_float((ir_dtype)t->dtype) || !t->rank) return;
+    int dim = chance(&m->d, 50) ? t->rank - 1 : (int)roll(&m->d, (uint32_t)t->rank);
+    int64_t size = t->dim[dim];
+    t->dim[dim] = IR_DIM_UNKNOWN;
+    bool good = retype(f);
+    if (!good) {
+        t->dim[dim] = size;
+        good = retype(f);
+        if (!good) err_set(m->e, ERR_LIMIT, "types that can't be inferred again");
+        return;
+    }
+    results r;
+    err refused = {0};
+    good = resize(m, func, i, dim, was) && by_evaluator(m->s, false, (shaking){0, false}, &r, &refused);
+    if (good) results_free(&r);
+    for (size_t c = 0; c < MADE_CALLS; c++) {
+        if (!was[c].buf) continue;
+        ref_tensor *now = &m->s->call[c].in[i], old = was[c];
+        if (!good) old = *now, *now = was[c];
+        ref_tensor_drop(&old);
+    }
+}
+
 sample *sample_make(uint64_t seed, err *e) {
     arena *a = arena_new(), *scratch = arena_new();
     sample *s = ARENA_NEW(a, sample);
@@ -312,7 +382,7 @@ sample *sample_make(uint64_t seed, err *e) {
     maker *m = ARENA_NEW(scratch, maker);
     *m = (maker){.s = s, .a = a, .e = e, .d = dice_of(seed)};
     m->env = ARENA_ARRAY(scratch, ref_tensor, MOST_VALUES);
-    m->in = arena_array(scratch, MOST_CALLS, sizeof *m->in);
+    m->in = arena_array(scratch, MADE_CALLS, sizeof *m->in);
     arena *work = arena_new();
     m->v = (ref_eval){.mode = REF_FAST, .env = m->env, .scratch = work, .e = e};
     uint32_t style = roll(&m->d, 20);
@@ -321,10 +391,11 @@ sample *sample_make(uint64_t seed, err *e) {
     m->expose = (uint32_t[]){0, 4, 25}[roll(&m->d, 3)];
     m->half = (uint32_t[]){0, 50, 100}[roll(&m->d, 3)];
     s->exact = m->style == STYLE_EXACT;
-    size_t n_func = chance(&m->d, 85) ? 1 : MOST_FUNCS;
+    size_t n_func = chance(&m->d, 85) ? 1 : 2;
     s->n_call = 1 + roll(&m->d, 3) + (n_func > 1);
     for (size_t c = 0; c < s->n_call; c++) s->call[c].func = c < n_func ? c : roll(&m->d, (uint32_t)n_func);
     for (size_t i = 0; i < n_func && ok(m); i++) make_function(m, i);
+    if (ok(m) && chance(&m->d, 30)) open_size(m);
     arena_free(work);
     arena_free(scratch);
     if (!e->code) return s;

@@ -9,7 +9,8 @@
 
 #define MOST_POOL   400
 #define MOST_VALUES 8000
-#define MOST_IN     32
+#define MADE_CALLS  4 /* of a program */
+#define MADE_STATES 6
 
 typedef enum {
     STYLE_TAME,  /* numbers around 1; what grows is brought back */

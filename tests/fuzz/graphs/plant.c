@@ -48,7 +48,13 @@ static ir_value *doubled_norm(maker *m, ir_value *x) {
     y = inner(m,
               b_op(&m->b, OP_layer_norm, NULL, A_x, y, A_axes, axes, A_epsilon, number(m, x, 1e-3f), A_NONE));
     if (y->type.rank != rank || y->type.dim[last] != 2 * n) return y;
-    y = op_slice(m, y, last, 0, n);
+    if (chance(&m->d, 50)) {
+        y = op_slice(m, y, last, 0, n);
+    } else {
+        ir_value *part[2], *count = b_i32(&m->b, 2), *at = b_i32(&m->b, last);
+        b_op_multi(&m->b, OP_split, NULL, part, 2, A_x, y, A_num_splits, count, A_axis, at, A_NONE);
+        y = part[0];
+    }
     return chance(&m->d, 60) ? op2(m, OP_mul, y, make_const(m, dtype_of(y), IR_TYPE(DT_FP16, n))) : y;
 }
 
@@ -77,6 +83,14 @@ ir_value *plant_rope(maker *m, ir_value *x) {
         half[0] = op_slice(m, part[0], last, 0, turned / 2),
         half[1] = op_slice(m, part[0], last, turned / 2, turned);
     }
+    if (turned == n && chance(&m->d, 25)) { /* both halves of the result by themselves, with half a table */
+        ir_value *c = op_slice(m, cos, cos->type.rank - 1, 0, n / 2),
+                 *s = op_slice(m, sin, sin->type.rank - 1, 0, n / 2);
+        ir_value *mul[4] = {inner(m, op2(m, OP_mul, half[0], c)), op2(m, OP_mul, half[1], s)};
+        mul[2] = op2(m, OP_mul, half[1], c), mul[3] = inner(m, op2(m, OP_mul, half[0], s));
+        ir_value *low = op2(m, OP_sub, mul[0], mul[1]), *high = op2(m, OP_add, mul[2], mul[3]);
+        return op_concat(m, (ir_value *[]){low, inner(m, high)}, 2, -1);
+    }
     ir_value *other[2] = {inner(m, op2(m, OP_mul, half[1], number(m, x, -1))), half[0]};
     y = inner(m, op_concat(m, other, 2, -1));
     ir_value *a = inner(m, op2(m, OP_mul, part[0], cos)), *b = inner(m, op2(m, OP_mul, y, sin));
@@ -92,7 +106,13 @@ static ir_value *swiglu(maker *m, ir_value *x) {
     if (chance(&m->d, 50)) gate = inner(m, op1(m, OP_silu, gate));
     ir_value *up = inner(m, op_linear(m, x, n, chance(&m->d, 20)));
     if (gate->def && gate->def->code != OP_silu) gate = inner(m, op1(m, OP_silu, gate));
+    if (chance(&m->d, 20)) {
+        int64_t dim[5] = {1};
+        for (int d = 0; d < gate->type.rank; d++) dim[d + 1] = gate->type.dim[d];
+        gate = op_reshape(m, gate, gate->type.rank + 1, dim), up = op_reshape(m, up, up->type.rank + 1, dim);
+    }
     ir_value *y = inner(m, op2(m, OP_mul, gate, up));
+    if (y->type.rank > 3) return y;
     y = inner(m, op_linear(m, y, k, false));
     return dtype_of(y) == dtype_of(x) && chance(&m->d, 70) ? op2(m, OP_add, x, y) : y;
 }
@@ -165,6 +185,14 @@ static ir_value *causal(maker *m, ir_dtype d, int64_t tokens, int64_t keys) {
     return b_floats(&m->b, d, x, IR_TYPE(DT_FP16, 1, 1, tokens, keys));
 }
 
+static ir_value *softmax(maker *m, ir_value *s, int axis) {
+    if (chance(&m->d, 75)) return b_op(&m->b, OP_softmax, NULL, A_x, s, A_axis, b_i32(&m->b, axis), A_NONE);
+    ir_value *top = inner(m, op_reduce(m, OP_reduce_max, s, axis, true));
+    ir_value *e = inner(m, op1(m, OP_exp, inner(m, op2(m, OP_sub, s, top))));
+    ir_value *sum = inner(m, op_reduce(m, OP_reduce_sum, e, axis, true));
+    return op2(m, OP_real_div, e, sum);
+}
+
 /* query [1,H,T,D], key [1,H,S,D], value [1,H,S,E] */
 static ir_value *attend(maker *m, ir_value *q, ir_value *k, ir_value *v) {
     int64_t tokens = q->type.dim[2], keys = k->type.dim[2];
@@ -182,8 +210,7 @@ static ir_value *attend(maker *m, ir_value *q, ir_value *k, ir_value *v) {
     if (dtype_of(mask) != dtype_of(s)) mask = op_cast(m, mask, dtype_of(s));
     s = inner(m, op2(m, OP_add, s, mask));
     if (dtype_of(s) == DT_FP16 && chance(&m->d, 20)) s = op_cast(m, s, DT_FP32);
-    s = inner(
-        m, b_op(&m->b, OP_softmax, NULL, A_x, s, A_axis, b_i32(&m->b, chance(&m->d, 50) ? -1 : 3), A_NONE));
+    s = inner(m, softmax(m, s, chance(&m->d, 50) ? -1 : 3));
     if (dtype_of(s) != dtype_of(v)) s = op_cast(m, s, dtype_of(v));
     return op_matmul(m, s, v, false, false);
 }

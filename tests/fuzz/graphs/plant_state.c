@@ -10,7 +10,7 @@ static ir_value *state_like(maker *m, ir_type t) {
     while (i < s->n_state && (!ir_type_equal(&s->state[i].start.type, &t) ||
                               (!m->state[i] && chance(&m->d, 20)) || (m->state[i] && chance(&m->d, 70))))
         i++;
-    if (i == MOST_STATES) return NULL;
+    if (i == MADE_STATES) return NULL;
     if (i == s->n_state) {
         ref_tensor *r = &s->state[s->n_state].start;
         if (!ref_tensor_new(r, &t, m->e)) return NULL;

@@ -5,9 +5,10 @@
 #include "ir/program.h"
 #include "reference/tensor.h"
 
-#define MOST_FUNCS  2
-#define MOST_CALLS  4
-#define MOST_STATES 6
+#define MOST_FUNCS  16
+#define MOST_CALLS  16
+#define MOST_STATES 64
+#define MOST_IN     64
 
 typedef struct {
     size_t func;
@@ -23,7 +24,8 @@ typedef struct {
 typedef struct {
     arena *a;
     ir_program *p;
-    bool exact; /* numbers are small integers: whatever the order of sums, results are equal to the bit */
+    bool one_isa; /* the best instruction set will do */
+    bool exact;   /* numbers are small integers: whatever the order of sums, results are equal to the bit */
     sample_call call[MOST_CALLS];
     size_t n_call;
     sample_state state[MOST_STATES];

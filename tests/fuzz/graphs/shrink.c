@@ -164,6 +164,7 @@ static sample *changed(const sample *s, const change *c) {
     *to = (sample){.a = s->a,
                    .p = ir_program_new(s->a),
                    .exact = s->exact,
+                   .one_isa = s->one_isa,
                    .n_call = s->n_call - (c->skip < s->n_call),
                    .n_state = s->n_state};
     for (size_t i = 0; i < s->n_state; i++) {
