@@ -84,7 +84,7 @@ def rope_divisors(c):
     return np.array(out, np.float32)
 
 
-def write_metadata(w, c, tokenizer):
+def write_metadata(w, c, tokenizer, pre):
     rope = c.get("rope_parameters") or {}
     head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     w.add_block_count(c["num_hidden_layers"]), w.add_context_length(c["max_position_embeddings"])
@@ -106,16 +106,33 @@ def write_metadata(w, c, tokenizer):
     elif ARCHITECTURES[c["model_type"]] == "llama":
         w.add_rope_dimension_count(head)
     if tokenizer:
-        write_tokenizer(w, c, *tokenizer)
+        write_tokenizer(w, c, *tokenizer, pre)
 
 
-def write_tokenizer(w, c, tokenizer, config):
+# Merges across what pre-tokenizers cut: digits, signs and line ends, letters of either case, letters and marks.
+TELLING = [("1", "2"), ("12", "3"), ("3", "4"), ("4", "5"), ("123", "45"), ("!", "Ċ"), ("/", "Ċ"), ("o", "B"), ("x", "Ì"), ("'", "L"),
+           ("'L", "L"), ("Ġ", "1"), ("Ġ", "Ċ"), ("Ċ", "ĉ"), ("Ċ", "Ċ"), ("E", "'")]
+
+
+def telling(tokenizer):
+    """The tokenizer with those in place of its last merges, which nothing is built upon."""
+    vocab, merges = dict(tokenizer["model"]["vocab"]), [tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in tokenizer["model"]["merges"]]
+    new = [m for m in TELLING if "".join(m) not in vocab]
+    for old, m in zip(merges[-len(new):], new):
+        vocab["".join(m)] = vocab.pop("".join(old))
+    merges = merges[:-len(new)] + new
+    return {**tokenizer, "model": {**tokenizer["model"], "vocab": vocab, "merges": [" ".join(m) for m in merges]}}
+
+
+def write_tokenizer(w, c, tokenizer, config, pre):
+    if pre:
+        tokenizer = telling(tokenizer)
     added = {t["id"]: t for t in tokenizer["added_tokens"]}
     texts = {**{i: t for t, i in tokenizer["model"]["vocab"].items()}, **{i: t["content"] for i, t in added.items()}}
     tokens = [texts.get(i, f"[PAD{i}]") for i in range(c["vocab_size"])]
     types = [(gguf.TokenType.CONTROL if added[i]["special"] else gguf.TokenType.USER_DEFINED) if i in added
              else gguf.TokenType.NORMAL if i in texts else gguf.TokenType.UNUSED for i in range(c["vocab_size"])]
-    w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre("qwen35")
+    w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre(pre or "qwen35")
     w.add_token_list(tokens), w.add_token_types(types)
     w.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
     for name, add in (("eos_token", w.add_eos_token_id), ("pad_token", w.add_pad_token_id)):
@@ -133,15 +150,15 @@ def read_json(*path):
         return None
 
 
-def write(checkpoint, tensors, out, kind="BF16", parts=0):
+def write(checkpoint, tensors, out, kind="BF16", parts=0, pre=None):
     """tensors: name -> array of the checkpoint. Matrices become `kind` where their rows are whole blocks; else, and all
-    else, F32. parts: tensors a file, 0: all in one. Returns GGUF name -> values that the file holds, in fp32."""
+    else, F32. parts: tensors a file, 0: all in one. pre: name of the pre-tokenizer, with merges that tell it from others. Returns GGUF name -> values that the file holds, in fp32."""
     c = read_json(checkpoint, "config.json")
     c = c.get("text_config") or c
     tokenizer = read_json(checkpoint, "tokenizer.json")
     config = read_json(checkpoint, "tokenizer_config.json") or {}
     w = gguf.GGUFWriter(out, ARCHITECTURES[c["model_type"]], split_max_tensors=parts)
-    write_metadata(w, c, tokenizer and (tokenizer, config))
+    write_metadata(w, c, tokenizer and (tokenizer, config), pre)
     held = {}
     for name, x in sorted(tensors.items()):
         to = gguf_name(name, c) if not name.startswith("mtp.") else None

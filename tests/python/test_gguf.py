@@ -169,6 +169,28 @@ def check_tokenizer(work):
         assert f.read() == g.read()
 
 
+def tokenizer_of(pre, work):
+    """A converted model whose GGUF file names that pre-tokenizer."""
+    import checkpoint_to_gguf
+    import test_converted
+
+    source, out = os.path.join(work, "pre.gguf"), os.path.join(work, "pre")
+    checkpoint_to_gguf.write(SMALL, test_converted.tensors(SMALL), source, pre=pre)
+    convert(source, out, "-q")
+    return os.path.join(out, "Tokenizer")
+
+
+def check_pretokenizers(work):
+    """Ids of the tokenizers library; tests/oracle/make_gguf_ids.py."""
+    with open(os.path.join(os.environ["MILLET_SOURCE"], "tests/data/gguf/ids.json")) as f:
+        golden = json.load(f)
+    for pre, ids in golden["ids"].items():
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in golden["texts"])
+        got = [json.loads(line)["ids"] for line in millet("tokenize", tokenizer_of(pre, work), "--json-lines", stdin=lines).splitlines()]
+        assert got == ids, (pre, got, ids)
+    assert len({json.dumps(ids) for ids in golden["ids"].values()}) == len(golden["ids"]), "the pre-tokenizers can't be told apart"
+
+
 def check_options(work):
     """The other options of convert, from a GGUF file; and check --against it."""
     source, out = os.path.join(work, "k.gguf"), os.path.join(work, "out")
@@ -222,6 +244,18 @@ def check_refusals(work):
     with open(file(), "r+b") as f:
         f.truncate(30)
     millet("convert", os.path.join(work, "bad.gguf"), "-o", out, fails="truncated?")
+    import checkpoint_to_gguf
+    import test_converted
+
+    odd = os.path.join(work, "odd.gguf")
+    checkpoint_to_gguf.write(SMALL, test_converted.tensors(SMALL), odd, pre="unheard-of")
+    millet("convert", odd, "-o", out, fails='odd.gguf: pre-tokenizer "unheard-of" is not supported')
+    with open(odd, "rb") as f:
+        data = f.read().replace(b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0bert", 1)
+    with open(odd, "wb") as f:
+        f.write(data)
+    millet("convert", odd, "-o", out, fails='odd.gguf: tokenizer "bert" is not supported')
+    millet("convert", odd, "-o", os.path.join(work, "other"), "--tokenizer", SMALL)
     millet("convert", SMALL, "-o", out, "--quantize", "keep", fails="scheme keep is for GGUF files")
     assert not os.path.exists(out)
 
@@ -238,6 +272,7 @@ def main():
         check_keep("Q4_0", work)
         check_keep("Q8_0", work)
         check_tokenizer(work)
+        check_pretokenizers(work)
         check_options(work)
         check_parts(work)
         check_refusals(work)
