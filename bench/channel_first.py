@@ -13,7 +13,7 @@ warnings.filterwarnings("ignore")
 import coremltools as ct  # noqa: E402
 from coremltools.converters.mil import Builder as mb  # noqa: E402
 from coremltools.converters.mil.converter import mil_convert  # noqa: E402
-from coremltools.converters.mil.mil import Function, Program, types  # noqa: E402
+from coremltools.converters.mil.mil import Function, Program, get_new_symbol, types  # noqa: E402
 from coremltools.libmilstoragepython import _BlobStorageReader as Blobs  # noqa: E402
 
 PREFIX, SPLITS, STATE = "qwen", 16, "model_model_kv_cache_0"
@@ -168,7 +168,12 @@ class Graph:
 # ---- packages ----
 
 def array(name, shape, kind):
+    """shape: sizes, or a list of all shapes that are allowed."""
     f = ct.proto.Model_pb2.FeatureDescription(name=name)
+    if isinstance(shape, list):
+        for s in shape:
+            f.type.multiArrayType.enumeratedShapes.shapes.add(shape=s)
+        shape = shape[0]
     f.type.multiArrayType.shape.extend(shape)
     f.type.multiArrayType.dataType = {F16: 65552, I32: 131104}[kind]
     return f
@@ -237,15 +242,16 @@ def head(g, hidden):
     return function(inputs, None, body), inputs, {f"logits{n + 1}": (1, 1, 8 * len(r)) for n, r in enumerate(rows)}, None, [8 * len(r) for r in rows]
 
 
-def embed(g, table, tokens):
-    inputs = {"input_ids": ((1, tokens), I32)}
+def embed(g, table, sizes):
+    """For any of these numbers of tokens."""
+    inputs = {"input_ids": ((1, get_new_symbol()), I32)}
 
     def body(i):
         x = i["input_ids"]
         at = mb.select(cond=mb.greater_equal(x=x, y=np.int32(0)), a=x, b=mb.add(x=x, y=np.int32(len(table))))
         return [mb.gather(x=g.shared("embed", table), indices=at, axis=0, batch_dims=0, validate_indices=False, name="hidden_states")]
 
-    return function(inputs, None, body), inputs, {"hidden_states": (1, tokens, table.shape[1])}, None
+    return function(inputs, None, body), {"input_ids": ([(1, n) for n in sizes], I32)}, {"hidden_states": ()}, None
 
 
 META = """model_info:
@@ -297,7 +303,7 @@ def main():
     *f, sizes = head(graph(), hidden)
     save(os.path.join(o.out, f"{PREFIX}_lm_head_lut6.mlpackage"), {"main": f})
     g = graph()
-    save(os.path.join(o.out, f"{PREFIX}_embeddings.mlpackage"), {"main": embed(g, embedding(o.artifact), 1)})
+    save(os.path.join(o.out, f"{PREFIX}_embeddings.mlpackage"), {"main": embed(g, embedding(o.artifact), (1, o.batch))})
     with open(os.path.join(o.out, "meta.yaml"), "w") as f:
         f.write(META.format(prefix=PREFIX, context=ours.context, batch=o.batch, chunks=o.chunks, splits=SPLITS, vocab=ours.vocab,
                             sizes=sizes))

@@ -142,6 +142,8 @@ bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place 
 void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, const place *in);
 /* A product with a number, taken over by the norm that made x; false: there is none. */
 lower_fn lower_scaled_norm;
+/* A sum, taken over by the linear that made one side; false: there is none. */
+lower_fn lower_residual;
 /* silu of the newest convolution, which takes it over; false: there is none. */
 lower_fn lower_conv_silu;
 lower_fn lower_linear, lower_matmul, lower_gather, lower_gather_along_axis, lower_conv;

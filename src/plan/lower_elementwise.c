@@ -82,6 +82,7 @@ bool lower_cast(lower *l, const ir_op *op) {
 
 bool lower_binary(lower *l, const ir_op *op) {
     if (op->code == OP_mul && lower_scaled_norm(l, op)) return true;
+    if (lower_residual(l, op)) return true;
     place x = lower_cells(l, lower_in(l, op, A_x)), y = lower_cells(l, lower_in(l, op, A_y));
     const ir_type *type = &op->out[0]->type;
     step_row *row = ref_binary_row(op->code, is_float(&x));

@@ -259,10 +259,67 @@ static bool gated_linears(lower *l, const ir_op *op, const place in[2], const pl
     return true;
 }
 
+/* Elements of both lie in the same order without gaps, whatever order that is. */
+static bool same_order(const place *x, const place *y) {
+    int64_t at = 1, count = ir_type_count(&x->type);
+    for (int found = 0; at < count; at *= found) { /* from the innermost dimension */
+        found = 0;
+        for (int d = 0; d < x->type.rank; d++)
+            if (x->type.dim[d] != 1 && x->stride[d] == at && y->stride[d] == at) found = (int)x->type.dim[d];
+        if (!found) return false;
+    }
+    return at == count;
+}
+
+/* What the newest step, a linear, made for nobody else is added to what was there before: the linear adds it.
+ */
+bool lower_residual(lower *l, const ir_op *op) {
+    plan *p = l->p;
+    if (l->strict || op->code != OP_add || !p->n_step) return false;
+    const plan_step *made = &p->step[p->n_step - 1];
+    const step_linear *linear = made->param;
+    if (made->fn != run_linear || linear->add || linear->round) return false;
+    for (int i = 0; i < 2; i++) {
+        const ir_value *v = ir_in(op, i ? A_y : A_x), *other = ir_in(op, i ? A_x : A_y);
+        const place *y = lower_at(l, v);
+        place in[2], old = *lower_at(l, other), out;
+        if (v == other || y->space != SPACE_ACT || y->store || y->first || made->arg[0].buffer != y->buffer ||
+            !place_is_dense(y) || ir_type_count(&v->type) != linear->m * linear->w.rows ||
+            l->uses[v->id] != 1 || l->uses[behind_views(l, v)->id] != 1 || old.space != SPACE_ACT ||
+            old.store || old.buffer == y->buffer || !place_is_dense(&old) ||
+            ir_type_count(&other->type) != ir_type_count(&op->out[0]->type) ||
+            ir_type_count(&v->type) != ir_type_count(&op->out[0]->type))
+            continue;
+        in[0] = (place){.space = made->arg[1].space,
+                        .buffer = made->arg[1].buffer,
+                        .first = made->arg[1].first,
+                        .data = made->arg[1].data,
+                        .type = IR_TYPE(DT_FP32, made->arg[1].high),
+                        .stride = {1}};
+        in[1] = old;
+        out = *y;
+        step_linear *s = ARENA_NEW(l->a, step_linear);
+        *s = *linear;
+        s->add = 2;
+        const char *name = arena_printf(l->a, "linear+%s", made->kernel + strlen("linear"));
+        uint64_t bytes = made->bytes;
+        int64_t grain = made->grain;
+        lower_take_back(l);
+        lower_emit(l, run_linear, s, name, s->w.rows, grain, &out, 1, in, 2)->bytes = bytes;
+        lower_set(l, op->out[0], out);
+        return true;
+    }
+    return false;
+}
+
 bool lower_fused_swiglu(lower *l, const ir_op *op) {
     const ir_type *type = &op->out[0]->type;
-    place in[2] = {lower_dense(l, lower_in(l, op, A_gate)), lower_dense(l, lower_in(l, op, A_up))};
+    place in[2] = {lower_cells(l, lower_in(l, op, A_gate)), lower_cells(l, lower_in(l, op, A_up))};
     place y = lower_fresh(l, type);
+    if (same_order(&in[0], &in[1]))
+        memcpy(y.stride, in[0].stride, sizeof y.stride);
+    else
+        in[0] = lower_dense(l, in[0]), in[1] = lower_dense(l, in[1]);
     lower_set(l, op->out[0], y);
     if (gated_norm(l, op, in, &y) || gated_linears(l, op, in, &y)) return true;
     step_swiglu *s = ARENA_NEW(l->a, step_swiglu);
