@@ -281,6 +281,63 @@ static void sets_that_do_not_fit(void **state) {
     set_refused(&x, 4, "chunk_2: the package has no default function");
 }
 
+/* ---- a description of one's own ---- */
+
+/* A head that returns the best of each slice, with ids that count from its beginning; two lengths bound the
+ * context. */
+static void best_of_slices(void **state) {
+    (void)state;
+    static const char text[] = "{\"format\": \"millet contract\", \"version\": 1, \"name\": \"x\", "
+                               "\"vocab\": VOCAB, \"packages\": [{\"role\": "
+                               "\"m\", \"files\": [\"m\"], \"inputs\": {\"ids\": {\"is\": \"tokens\", "
+                               "\"shape\": [1, \"T\"]}, \"mask\": {\"is\": "
+                               "\"causal_mask\", \"shape\": [1, \"T\", \"K\"]}}, \"outputs\": {\"at\": "
+                               "{\"is\": \"best_id\", \"shape\": [\"V\"], "
+                               "\"local\": true}, \"top\": {\"is\": \"best_value\", \"shape\": [\"V\"]}}}], "
+                               "\"states\": {\"caches\": {\"kv_{i}\": "
+                               "-2}}}";
+    coreml_feature in[] = {FEATURE("ids", DT_INT32, 1, 1), FEATURE("mask", DT_FP16, 1, 1, 50)};
+    coreml_feature out[] = {FEATURE("top", DT_FP16, 3), FEATURE("at", DT_INT32, 3)};
+    coreml_feature st[] = {FEATURE("kv_0", DT_FP16, 1, 2, 80, 16)};
+    coreml_function f = {
+        .name = "main", .in = in, .out = out, .state = st, .n_in = 2, .n_out = 2, .n_state = 1};
+    coreml_model m = model_of(&f);
+    const contract_package p = {"m.mlpackage", &m};
+    contract c;
+    for (int known = 0; known < 2; known++) {
+        char whole[1000];
+        const char *at = strstr(text, "VOCAB");
+        snprintf(whole, sizeof whole, "%.*s%s%s", (int)(at - text), text, known ? "11" : "[\"none.json:x\"]",
+                 at + 5);
+        err e = {0};
+        const description *d = describe_parse(all, "x.json", whole, strlen(whole), &e);
+        if (!d) fail_msg("%s", e.msg);
+        assert_int_equal(contract_match(&c, all, d, NULL, &p, NULL, 1, NULL, &e), known);
+        if (!known) {
+            assert_string_equal(e.msg,
+                                "m.mlpackage: ids of 3 slices of the vocabulary, and nothing tells how large "
+                                "these are");
+            continue;
+        }
+        assert_int_equal(c.context, 50);
+        assert_true(c.best);
+        assert_int_equal(c.top_k, 1);
+        assert_int_equal(c.in_vocab, 11);
+        assert_int_equal(c.n_slice, 3); /* uneven: the first ones are one longer */
+        assert_int_equal(c.slice[0], 4);
+        assert_int_equal(c.slice[1], 4);
+        assert_int_equal(c.slice[2], 3);
+        assert_string_equal(c.func->stage->output[0].name, "top");
+        assert_string_equal(c.func->stage->output[1].name, "at");
+    }
+    in[0].name = "tokens";
+    err e = {0};
+    str lacks = {0};
+    assert_false(contract_match(&c, all, c.d, NULL, &p, NULL, 1, &lacks, &e));
+    assert_string_equal(str_get(&lacks), "input ids, a meaning for input tokens");
+    str_free(&lacks);
+}
+
 static void places(void **state) {
     (void)state;
     char dir[] = "/tmp/millet-contract-XXXXXX", path[300], expect[300];
@@ -328,10 +385,15 @@ static int drop_arena(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks),       cmocka_unit_test(prefill),
-        cmocka_unit_test(single),       cmocka_unit_test(nothing_fits),
-        cmocka_unit_test(wrong_shapes), cmocka_unit_test(places),
-        cmocka_unit_test(a_set),        cmocka_unit_test(sets_that_do_not_fit),
+        cmocka_unit_test(chunks),
+        cmocka_unit_test(prefill),
+        cmocka_unit_test(single),
+        cmocka_unit_test(nothing_fits),
+        cmocka_unit_test(wrong_shapes),
+        cmocka_unit_test(places),
+        cmocka_unit_test(a_set),
+        cmocka_unit_test(best_of_slices),
+        cmocka_unit_test(sets_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
