@@ -94,7 +94,7 @@ INLINE vec key_load_n(const key_rows *k, bool half, int64_t at, int64_t n) {
 }
 
 /* Keys are fetched this many bytes before their turn: the hardware's own prefetching ends with a page. */
-#define KEYS_AHEAD 16384
+#define KEYS_AHEAD 8192
 
 /* Fetches the cache line of element c of key j. */
 INLINE void key_fetch(const key_rows *k, bool half, int64_t j, int64_t c) {
@@ -143,44 +143,57 @@ INLINE void block_scores(const key_rows *k, bool half, int64_t n, int64_t d, con
     }
 }
 
-/* Scores to exp(score - maximum), 0 up to a multiple of LANES; the maximum and the sum. n: keys in the block,
- * seen: of them by this row. */
-INLINE void block_exp(float *score, const float *mask, int64_t n, int64_t seen, float *top, float *sum) {
-    vec most = v_all(-INFINITY), total = v_all(0);
+/* Adds the mask and hides what this row doesn't see, and what is not there up to a multiple of LANES; the
+ * maximum. n: keys in the block, seen: of them by this row. */
+INLINE float block_top(float *score, const float *mask, int64_t n, int64_t seen) {
+    vec most = v_all(-INFINITY);
     int64_t end = (n + LANES - 1) / LANES * LANES;
     for (int64_t j = 0; mask && j < n; j++) score[j] += mask[j];
     for (int64_t j = at_least(seen < n ? seen : n, 0); j < end; j++) score[j] = -INFINITY;
     for (int64_t j = 0; j < end; j += LANES) most = v_max(v_load(score + j), most);
-    *top = v_top(most);
-    float less = finite_top(*top);
-    for (int64_t j = 0; j < end; j += LANES) {
+    return v_top(most);
+}
+
+/* Scores [from, to) to exp(score - less), and on to a multiple of LANES; adds them to `total`. */
+INLINE vec block_weights(float *score, int64_t from, int64_t to, float less, vec total) {
+    for (int64_t j = from; j < to; j += LANES) {
         vec p = v_exp(v_load(score + j) - less);
         v_store(score + j, p);
         total += p;
     }
-    *sum = v_sum(total);
+    return total;
 }
 
-#define VALUE_KEYS 32 /* values that stay in the first cache while all of their columns are added */
+#define VALUE_KEYS 32 /* weights that are made at a time: between reads, so that these don't pause */
+#define V_STEP     (REGISTERS == 32 ? 2 : 1) /* vectors of a value at a time */
 
-/* y[r] += sum over j of p[r][j] * value j: elements [c, c + tile * LANES). */
-INLINE void block_wide(const key_rows *v, bool half, int64_t from, int64_t to, int64_t c,
+/* y[r] += sum over j of p[r][j] * value j, elements [0, d): some values side by side, so that the sums wait
+ * in the first cache and each value is read from its begin to its end. d is a multiple of V_STEP * LANES. */
+INLINE void block_wide(const key_rows *v, bool half, int64_t from, int64_t to, int64_t d,
                        float p[][KERN_KEYS], float *const *y, int rows) {
-    const int tile = Q_TILE(rows);
-    vec s[Q_ROWS][4];
-    for (int r = 0; r < rows; r++)
-        for (int u = 0; u < tile; u++) s[r][u] = v_load(y[r] + c + u * LANES);
-    for (int64_t j = from; j < to; j++) {
-        vec w[4];
-        for (int u = 0; u < tile * LANES; u += half ? 32 : 16) key_fetch(v, half, j, c + u);
-        for (int u = 0; u < tile; u++) w[u] = key_load(v, half, j * v->step + c + u * LANES);
-        for (int r = 0; r < rows; r++) {
-            vec x = v_all(p[r][j]);
-            for (int u = 0; u < tile; u++) s[r][u] = v_fma(x, w[u], s[r][u]);
+    const int tile = Q_TILE(rows), line = half ? 32 : 16;
+    for (int64_t j = from; j < to; j += tile) {
+        vec x[Q_ROWS][4];
+        int64_t at[4];
+        for (int u = 0; u < tile; u++) {
+            at[u] = (j + u < to ? j + u : to - 1) * v->step;
+            for (int r = 0; r < rows; r++) x[r][u] = v_all(j + u < to ? p[r][j + u] : 0);
+        }
+        for (int64_t c = 0; c < d; c += V_STEP * LANES) {
+            vec s[Q_ROWS][V_STEP];
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < V_STEP; i++) s[r][i] = v_load(y[r] + c + i * LANES);
+            for (int u = 0; u < tile; u++) {
+                if (c % line == 0) key_fetch(v, half, j + u, c);
+                for (int i = 0; i < V_STEP; i++) {
+                    vec w = key_load(v, half, at[u] + c + i * LANES);
+                    for (int r = 0; r < rows; r++) s[r][i] = v_fma(x[r][u], w, s[r][i]);
+                }
+            }
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < V_STEP; i++) v_store(y[r] + c + i * LANES, s[r][i]);
         }
     }
-    for (int r = 0; r < rows; r++)
-        for (int u = 0; u < tile; u++) v_store(y[r] + c + u * LANES, s[r][u]);
 }
 
 /* The same for the n <= LANES elements from c on. */
@@ -195,14 +208,25 @@ INLINE void block_narrow(const key_rows *v, bool half, int64_t from, int64_t to,
     for (int r = 0; r < rows; r++) store_up_to(y[r] + c, s[r], n);
 }
 
-INLINE void block_sums(const key_rows *v, bool half, int64_t n, int64_t d, float p[][KERN_KEYS],
-                       float *const *y, int rows) {
-    const int64_t wide = Q_TILE(rows) * LANES;
-    for (int64_t j = 0; j < n; j += VALUE_KEYS) {
-        int64_t to = n - j < VALUE_KEYS ? n : j + VALUE_KEYS, c = 0;
-        for (; c + wide <= d; c += wide) block_wide(v, half, j, to, c, p, y, rows);
-        for (; c < d; c += LANES) block_narrow(v, half, j, to, c, d - c, p, y, rows);
+/* part[r]: the maximum is there; the sum of the weights, and behind 14 more, of the weighted values. */
+INLINE void block_sums(const key_rows *v, bool half, int64_t n, int64_t d, float score[][KERN_KEYS],
+                       float *const *part, int rows) {
+    const int64_t wide = d - d % (V_STEP * LANES);
+    vec total[Q_ROWS];
+    float *y[Q_ROWS];
+    for (int r = 0; r < rows; r++) {
+        total[r] = v_all(0);
+        y[r] = part[r] + 16;
+        memset(y[r], 0, (size_t)d * sizeof *y[r]);
     }
+    for (int64_t j = 0; j < n; j += VALUE_KEYS) {
+        int64_t to = n - j < VALUE_KEYS ? n : j + VALUE_KEYS;
+        for (int r = 0; r < rows; r++)
+            total[r] = block_weights(score[r], j, to, finite_top(part[r][0]), total[r]);
+        block_wide(v, half, j, to, wide, score, y, rows);
+        for (int64_t c = wide; c < d; c += LANES) block_narrow(v, half, j, to, c, d - c, score, y, rows);
+    }
+    for (int r = 0; r < rows; r++) part[r][1] = v_sum(total[r]);
 }
 
 /* Where the partial result of a row and block lies: maximum, sum, 14 unused, d_v sums. */
@@ -220,7 +244,7 @@ typedef struct {
 
 INLINE void few_rows(const few_block *b, bool half, int64_t first, int rows) {
     const kern_attention *job = b->job;
-    float score[Q_ROWS][KERN_KEYS], *q = job->scratch, *y[Q_ROWS];
+    float score[Q_ROWS][KERN_KEYS], *q = job->scratch, *part[Q_ROWS];
     int64_t ldq = (job->d + LANES - 1) / LANES * LANES, key = b->block * KERN_KEYS, seen[Q_ROWS], n = 0;
     query_row row[Q_ROWS];
     for (int r = 0; r < rows; r++) {
@@ -234,13 +258,11 @@ INLINE void few_rows(const few_block *b, bool half, int64_t first, int rows) {
     if (n == 0) return;
     block_scores(&b->k, half, n, job->d, q, ldq, score, rows);
     for (int r = 0; r < rows; r++) {
-        float *part = partial_at(job, row[r], b->block);
+        part[r] = partial_at(job, row[r], b->block);
         const float *mask = job->mask ? job->mask + row[r].token * job->ldm + key : NULL;
-        block_exp(score[r], mask, n, seen[r], &part[0], &part[1]);
-        y[r] = part + 16;
-        memset(y[r], 0, (size_t)job->d_v * sizeof *y[r]);
+        part[r][0] = block_top(score[r], mask, n, seen[r]);
     }
-    block_sums(&b->v, half, n, job->d_v, score, y, rows);
+    block_sums(&b->v, half, n, job->d_v, score, part, rows);
 }
 
 static void few_four(const few_block *b, int64_t first, bool half) {
