@@ -1,50 +1,67 @@
-#define _GNU_SOURCE
 #include "reference/tensor.h"
 #include "base/num.h"
+#include "base/pages.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define CELL_ALIGN 64
 #define MAPPED     ((size_t)1 << 20) /* from here on zeros are pages that nobody has touched */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packed halves are copied as they lie in the file");
 
-/* The cells follow at the next multiple of CELL_ALIGN. */
+/* Cells of the heap follow at CELL_ALIGN, mapped ones are elsewhere. */
 struct ref_buf {
     atomic_uint refs; /* atomic: snapshots and copied states are shared by sessions on several threads */
     bool half;
-    size_t mapped; /* bytes; 0: of the heap */
     int64_t cells;
+    ref_cell *cell;
+    pages *mapped; /* NULL: of the heap */
 };
+_Static_assert(sizeof(struct ref_buf) <= CELL_ALIGN, "cells begin behind it");
 
-static ref_buf *make(int64_t cells, bool zero, err *e) {
+static ref_buf *no_memory(int64_t cells, err *e) {
+    err_set(e, ERR_MEMORY, "no memory for a tensor of %lld elements", (long long)cells);
+    return NULL;
+}
+
+ref_buf *ref_buf_new(int64_t cells, err *e) {
     if (cells < 0 || cells > INT64_MAX / 8) {
         err_set(e, ERR_LIMIT, "a tensor of too many elements");
         return NULL;
     }
     size_t bytes = ((size_t)cells * 4 + CELL_ALIGN - 1) / CELL_ALIGN * CELL_ALIGN + CELL_ALIGN;
-    bool map = zero && bytes >= MAPPED;
-    ref_buf *b = map ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                     : aligned_alloc(CELL_ALIGN, bytes);
-    if (!b || (map && (void *)b == MAP_FAILED)) {
-        err_set(e, ERR_MEMORY, "no memory for a tensor of %lld elements", (long long)cells);
-        return NULL;
-    }
+    ref_buf *b = aligned_alloc(CELL_ALIGN, bytes);
+    if (!b) return no_memory(cells, e);
+    *b = (ref_buf){.cells = cells, .cell = (ref_cell *)(void *)((char *)b + CELL_ALIGN)};
     atomic_init(&b->refs, 1);
-    b->half = false;
-    b->mapped = map ? bytes : 0;
-    b->cells = cells;
-    if (zero && !map) memset(ref_buf_cells(b), 0, (size_t)cells * 4);
     return b;
 }
 
-ref_buf *ref_buf_new(int64_t cells, err *e) {
-    return make(cells, false, e);
+ref_buf *ref_buf_zeroed(int64_t cells, err *e) {
+    size_t bytes = (size_t)cells * 4;
+    bool map = cells > 0 && cells <= INT64_MAX / 8 && bytes >= MAPPED;
+    ref_buf *b = ref_buf_new(map ? 0 : cells, e);
+    if (b && !map) memset(b->cell, 0, bytes);
+    if (!b || !map) return b;
+    b->cells = cells;
+    b->mapped = mem_alloc(sizeof *b->mapped);
+    if (!pages_map(b->mapped, bytes)) {
+        ref_buf_drop(b);
+        return no_memory(cells, e);
+    }
+    b->cell = (ref_cell *)(void *)b->mapped->data;
+    return b;
 }
 
-ref_buf *ref_buf_zeroed(int64_t cells, err *e) {
-    return make(cells, true, e);
+void ref_buf_fill(ref_buf *b, const void *from, size_t n) {
+    if (b->mapped)
+        pages_fill(b->mapped, from, n);
+    else
+        memcpy(b->cell, from, n);
+}
+
+bool ref_buf_join(ref_buf *b, double until) {
+    return !b->mapped || pages_join(b->mapped, until);
 }
 
 ref_buf *ref_buf_keep(ref_buf *b) {
@@ -54,10 +71,9 @@ ref_buf *ref_buf_keep(ref_buf *b) {
 
 void ref_buf_drop(ref_buf *b) {
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
-    if (b->mapped)
-        munmap(b, b->mapped);
-    else
-        free(b);
+    if (b->mapped) pages_unmap(b->mapped);
+    free(b->mapped);
+    free(b);
 }
 
 bool ref_buf_sole(const ref_buf *b) {
@@ -65,7 +81,7 @@ bool ref_buf_sole(const ref_buf *b) {
 }
 
 ref_cell *ref_buf_cells(ref_buf *b) {
-    return (ref_cell *)(void *)((char *)b + CELL_ALIGN);
+    return b->cell;
 }
 
 int64_t ref_buf_size(const ref_buf *b) {

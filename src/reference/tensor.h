@@ -15,6 +15,10 @@ typedef struct ref_buf ref_buf;
 ref_buf *ref_buf_new(int64_t cells, err *e); /* not initialised; NULL when there is no memory */
 /* The same, all zeros. Large ones take memory as it is used: a cache that is mostly empty costs little. */
 ref_buf *ref_buf_zeroed(int64_t cells, err *e);
+/* Bytes [0, n) of a fresh zeroed one. */
+void ref_buf_fill(ref_buf *b, const void *from, size_t n);
+/* Large pages for a zeroed one's full parts, see pages_join(). The caller must be its only holder. */
+bool ref_buf_join(ref_buf *b, double until);
 ref_buf *ref_buf_keep(ref_buf *b);   /* one more holder; returns b */
 void ref_buf_drop(ref_buf *b);       /* NULL is allowed */
 bool ref_buf_sole(const ref_buf *b); /* the caller holds the only reference */
