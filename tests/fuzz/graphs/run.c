@@ -83,6 +83,7 @@ typedef struct {
     dice d;
     ref_eval v;
     ref_tensor *state;
+    bool *live; /* by value id: something comes of it */
 } shaker;
 
 /* Kernels add in vectors of 16 and approximate exp to some units; twice as much as they were seen to differ.
@@ -150,13 +151,29 @@ static bool shake_operands(shaker *k, const ir_op *op, moved_operand *moved, int
     return true;
 }
 
+static bool op_lives(const bool *live, const ir_op *op) {
+    bool lives = op->code == OP_write_state;
+    for (uint32_t i = 0; i < op->n_out; i++) lives |= live[op->out[i]->id];
+    return lives;
+}
+
+static void find_live(const ir_function *f, bool *live) {
+    for (size_t i = 0; i < f->body.n_out; i++) live[f->body.out[i]->id] = true;
+    for (size_t i = f->body.n_op; i-- > 0;) {
+        const ir_op *op = f->body.op[i];
+        for (int s = 0; s < ir_info(op->code)->n_slot && op_lives(live, op); s++)
+            for (uint32_t x = 0; x < op->arg[s].n; x++) live[op->arg[s].v[x]->id] = true;
+    }
+}
+
 /* Outside of strict mode products may read what a cast to fp16 would have rounded. */
-static bool only_products_read(const ir_function *f, const ir_value *v, size_t from) {
+static bool only_products_read(const shaker *k, const ir_value *v, size_t from) {
+    const ir_function *f = k->f;
     for (size_t i = 0; i < f->body.n_out; i++)
         if (f->body.out[i] == v) return false;
     for (size_t i = from; i < f->body.n_op; i++) {
         const ir_op *op = f->body.op[i];
-        for (int s = 0; s < ir_info(op->code)->n_slot; s++)
+        for (int s = 0; s < ir_info(op->code)->n_slot && op_lives(k->live, op); s++)
             for (uint32_t x = 0; x < op->arg[s].n; x++) {
                 if (op->arg[s].v[x] != v) continue;
                 bool reads = op->code == OP_linear || op->code == OP_matmul ||
@@ -166,7 +183,7 @@ static bool only_products_read(const ir_function *f, const ir_value *v, size_t f
                             op->code == OP_expand_dims || op->code == OP_identity ||
                             op->code == OP_slice_by_index || op->code == OP_slice_by_size ||
                             op->code == OP_tile || op->code == OP_flatten2d;
-                if (!reads && !(view && only_products_read(f, op->out[0], i + 1))) return false;
+                if (!reads && !(view && only_products_read(k, op->out[0], i + 1))) return false;
             }
     }
     return true;
@@ -177,8 +194,8 @@ static bool shaken_op(shaker *k, const ir_op *op, size_t index, err *e) {
     int n_moved = 0;
     bool exact = ref_op_row_of(op->code)->exact, good = true;
     bool unrounded = !k->strict && op->code == OP_cast && op->out[0]->type.dtype == DT_FP16 &&
-                     ir_in(op, A_x)->type.dtype == DT_FP32 &&
-                     only_products_read(k->f, op->out[0], index + 1) && roll(&k->d, 2);
+                     ir_in(op, A_x)->type.dtype == DT_FP32 && only_products_read(k, op->out[0], index + 1) &&
+                     roll(&k->d, 2);
     if (unrounded) {
         ref_tensor *x = &k->v.env[ir_in(op, A_x)->id], *y = &k->v.env[op->out[0]->id];
         if (!ref_tensor_new(y, &x->type, e)) return false;
@@ -239,7 +256,7 @@ static bool shaken_body(shaker *k, err *e) {
 
 static bool shaken_call(shaker *k, const sample_call *call, results *r, err *e) {
     const ir_function *f = k->f;
-    arena *scratch = arena_new();
+    arena *scratch = arena_new(), *names = arena_new();
     k->v = (ref_eval){
         .spec = f->spec, .env = mem_try(f->n_values + 1, sizeof *k->v.env), .scratch = scratch, .e = e};
     for (size_t i = 0; i < f->n_in; i++) {
@@ -247,12 +264,15 @@ static bool shaken_call(shaker *k, const sample_call *call, results *r, err *e) 
         k->v.env[f->in[i]->id] = call->in[i];
         ref_buf_keep(call->in[i].buf);
     }
+    k->live = ARENA_ARRAY(names, bool, f->n_values + 1);
+    find_live(f, k->live);
     bool good = shaken_body(k, e);
     for (size_t i = 0; i < f->body.n_out && good; i++) good = add_copy(r, &k->v.env[f->body.out[i]->id], e);
     for (uint32_t i = 0; i < f->n_values; i++) ref_tensor_drop(&k->v.env[i]);
     ref_eval_free_spares(&k->v);
     free(k->v.env);
     arena_free(scratch);
+    arena_free(names);
     return good;
 }
 
