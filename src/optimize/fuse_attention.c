@@ -233,6 +233,13 @@ static bool find_sides(fuser *f, const match *m, const ir_op *product, attention
     return true;
 }
 
+/* A mask may not make more rows or heads than there are. */
+static bool same_sizes(const ir_type *x, const ir_type *y) {
+    bool same = x->rank == y->rank;
+    for (int d = 0; d < x->rank && same; d++) same = x->dim[d] == y->dim[d];
+    return same;
+}
+
 bool fuse_attention(fuser *f, const match *m) {
     ir_value *q = match_get(m, "q"), *s = match_get(m, "s");
     attention t = {.scale = 1};
@@ -247,7 +254,10 @@ bool fuse_attention(fuser *f, const match *m) {
     const ir_op *product = NULL;
     for (int i = 1; i < m->n_op; i++)
         if (m->op[i]->code == OP_matmul) product = m->op[i];
-    if (!product || !find_sides(f, m, product, &t)) return false;
+    const ir_op *sum = fuse_find(m, OP_add);
+    if (!product || (sum && !same_sizes(&product->out[0]->type, &sum->out[0]->type)) ||
+        !find_sides(f, m, product, &t))
+        return false;
     t.scale = 1;
     if (s && !fuse_number(s, &t.scale)) return false;
     t.rounding = roundings(f, m, product, s ? fuse_find(m, OP_mul) : NULL);

@@ -126,6 +126,24 @@ static void rows_of_a_mask(void **state) {
     check(g, OP_NONE, false, "rows of a mask");
 }
 
+/* A mask of more rows, or more batches, than there are queries makes as many results. */
+static void mask_of_more(void **state) {
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        graph *g = begin(15);
+        ir_builder *b = &g->b;
+        ir_value *no = b_bool(b, false), *yes = b_bool(b, true);
+        ir_value *q = b_input(b, "q", IR_TYPE(DT_FP32, 1, 2, 1, 16)),
+                 *k = b_input(b, "k", IR_TYPE(DT_FP32, 1, 2, 5, 16)),
+                 *v = b_input(b, "v", IR_TYPE(DT_FP32, 1, 2, 5, 16));
+        ir_value *m = b_input(b, "m", form ? IR_TYPE(DT_FP32, 3, 1, 1, 5) : IR_TYPE(DT_FP32, 4, 5));
+        ir_value *s = b_op(b, OP_matmul, NULL, A_x, q, A_y, k, A_transpose_x, no, A_transpose_y, yes, A_NONE);
+        s = b_op(b, OP_softmax, NULL, A_x, two(g, OP_add, s, m), A_axis, b_i32(b, -1), A_NONE);
+        b_output(b, b_op(b, OP_matmul, NULL, A_x, s, A_y, v, A_transpose_x, no, A_transpose_y, no, A_NONE));
+        check(g, OP_NONE, false, "mask of more");
+    }
+}
+
 /* The logarithm of a sum with infinite terms. */
 static void infinite_terms(void **state) {
     (void)state;
@@ -190,7 +208,7 @@ int main(void) {
         cmocka_unit_test(cast_in_a_norm), cmocka_unit_test(silu_twice),
         cmocka_unit_test(behind_a_gate),  cmocka_unit_test(update_of_a_cast),
         cmocka_unit_test(rows_of_a_mask), cmocka_unit_test(infinite_terms),
-        cmocka_unit_test(unread_length),
+        cmocka_unit_test(mask_of_more),   cmocka_unit_test(unread_length),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
