@@ -27,6 +27,7 @@ typedef struct {
 } waiter;
 
 struct team {
+    atomic_uint holders;
     atomic_uint n; /* set when all have been started */
     pthread_t id[TEAM_MAX];
     waiter waiter[TEAM_MAX];
@@ -120,7 +121,7 @@ static void *serve(void *arg) {
 team *team_new(unsigned threads) {
     team *t = aligned_alloc(64, sizeof *t);
     if (!t) mem_die(sizeof *t);
-    *t = (team){.n = 1};
+    *t = (team){.holders = 1, .n = 1};
     for (unsigned i = 0; i < TEAM_MAX; i++) {
         t->waiter[i].spin = SPIN_MOST;
         atomic_init(&t->waiter[i].cpu, -1);
@@ -139,8 +140,13 @@ team *team_new(unsigned threads) {
     return t;
 }
 
+team *team_keep(team *t) {
+    atomic_fetch_add(&t->holders, 1);
+    return t;
+}
+
 void team_free(team *t) {
-    if (!t) return;
+    if (!t || atomic_fetch_sub(&t->holders, 1) != 1) return;
     t->stop = true;
     if (t->n > 1) change(t, &t->start);
     for (unsigned i = 1; i < t->n; i++) pthread_join(t->id[i], NULL);

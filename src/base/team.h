@@ -4,8 +4,8 @@
  *   team_run(t, walk, ctx);      // every worker calls walk(ctx, worker); inside: team_barrier(t, worker)
  *   team_free(t);
  *
- * Waiting spins for some microseconds, fewer where that was in vain, and then sleeps, so that two teams on one
- * machine don't starve each other. */
+ * Waiting spins for some microseconds, fewer where that was in vain, and then sleeps, so that two teams on
+ * one machine don't starve each other. */
 #ifndef BASE_TEAM_H
 #define BASE_TEAM_H
 
@@ -16,7 +16,8 @@ typedef struct team team;
 /* The caller of team_run() is worker 0; threads - 1 others are started. Where the system refuses a thread the
  * team is smaller. 0: as many as CPUs. */
 team *team_new(unsigned threads);
-void team_free(team *t); /* NULL is allowed */
+team *team_keep(team *t); /* one more holder, who runs in turn with the others; returns t */
+void team_free(team *t);  /* one holder less; NULL is allowed */
 unsigned team_size(const team *t);
 /* Calls fn(ctx, worker) on every worker and returns when all are done. One call at a time. */
 void team_run(team *t, void (*fn)(void *ctx, unsigned worker), void *ctx);

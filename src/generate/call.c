@@ -42,6 +42,7 @@ bool timeline_new(timeline *l, const lm *m, rt_mode mode, err *e) {
     bool ok = true;
     for (size_t i = 0; ok && i < m->n_model; i++)
         ok = (l->s[i] = rt_session_new(m->model[i], mode, e)) != NULL;
+    for (size_t i = 1; ok && i < m->n_model; i++) rt_session_share(l->s[i], l->s[0]);
     for (size_t i = 0; ok && i < m->form.n_carried; i++) {
         l->carried[i] = mem_try((size_t)ir_type_bytes(&m->form.carried[i].type), 1); /* zeroed */
         ok = l->carried[i] || err_set(e, ERR_MEMORY, "no memory for state %s", m->form.carried[i].name);

@@ -244,6 +244,15 @@ void engine_threads(engine *g, unsigned n) {
     g->threads = n;
 }
 
+static team *team_of(engine *g) {
+    if (!g->team) g->team = team_new(g->threads ? g->threads : rt_threads());
+    return g->team;
+}
+
+void engine_share(engine *g, engine *with) {
+    if (!g->team) g->team = team_keep(team_of(with));
+}
+
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in) {
     plan *p = plan_for(g->plans, f, g->strict, in);
     if (!p) return NULL;
@@ -314,11 +323,11 @@ bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, 
                 bool borrow, const atomic_bool *cancel, err *e) {
     size_t i = 0;
     while (g->exec[i].x != x) i++; /* engine_prepare() gave it */
-    if (!g->team) g->team = team_new(g->threads ? g->threads : rt_threads());
+    team *t = team_of(g);
     plan_profile **m = &g->exec[i].profile;
-    if (g->measured && !*m) *m = plan_profile_new(g->exec[i].p, team_size(g->team));
+    if (g->measured && !*m) *m = plan_profile_new(g->exec[i].p, team_size(t));
     g->work.flops += g->exec[i].work.flops;
     g->work.by_keys += g->exec[i].work.by_keys;
-    const plan_call c = {in, out, state, g->team, g->block, borrow, g->measured ? *m : NULL, cancel};
+    const plan_call c = {in, out, state, t, g->block, borrow, g->measured ? *m : NULL, cancel};
     return plan_run(x, &c, e);
 }

@@ -33,6 +33,8 @@ engine *engine_new(rt_plans *plans, bool strict);
 void engine_free(engine *g);
 /* Before its first run. 0: rt_threads(). */
 void engine_threads(engine *g, unsigned n);
+/* Before its first run: it takes the workers of another, with which it runs in turn. */
+void engine_share(engine *g, engine *with);
 /* The plan for these inputs bound to this session; NULL, without an error, when there is none. in: by index
  * of the function's inputs; entries of states are not read. */
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in);

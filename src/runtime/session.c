@@ -87,6 +87,10 @@ void rt_session_free(rt_session *s) {
     free(s);
 }
 
+void rt_session_share(rt_session *s, rt_session *with) {
+    if (s->engine && with->engine) engine_share(s->engine, with->engine);
+}
+
 void rt_session_threads(rt_session *s, unsigned n) {
     if (s->engine) engine_threads(s->engine, n);
 }

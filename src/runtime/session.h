@@ -27,6 +27,10 @@ rt_session *rt_session_new(const rt_model *m, rt_mode mode, err *e);
 void rt_session_free(rt_session *s);
 /* Workers of its plans, before its first run. 0: rt_threads(). */
 void rt_session_threads(rt_session *s, unsigned n);
+/* Before its first run: it takes the workers of another session; the two run one at a time from then on, on
+ * one thread or with care. Workers of sessions that run in turn would be in each other's way while they wait.
+ */
+void rt_session_share(rt_session *s, rt_session *with);
 const rt_model *rt_session_model(const rt_session *s);
 /* From here on fn sees the values of every float result of every op but constants, n of them, as it is made;
  * a value in a loop, each time. NULL: nobody looks. */
