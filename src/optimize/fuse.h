@@ -13,7 +13,7 @@ typedef struct {
     size_t at;    /* index of the op that is looked at */
     ir_op *fused; /* what a builder made; it replaces the op at `at`, or at `place` */
     size_t place;
-    ir_op *extra[12]; /* that go in front of it */
+    ir_op *extra[32]; /* that go in front of it */
     size_t n_extra;
 } fuser;
 

@@ -25,12 +25,22 @@ ir_value *fuse_list(fuser *f, const int64_t *v, int n) {
     return ir_literal(f->p, f->f, ir_const_new(f->p->a, IR_TYPE(DT_INT32, n), x), IR_BY_LITERAL);
 }
 
-/* A cache from its start to a run-time end, as in slice_by_index(x, begin, end), perhaps reshaped: the same
- * from start to end of x, whose size is known, and the end. */
+ir_value *fuse_reshaped(fuser *f, ir_value *v, const ir_type *type) {
+    ir_op *r = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, r, A_x, v);
+    fuse_operand(f, r, A_shape, fuse_list(f, type->dim, type->rank));
+    return fuse_extra(f, r, *type);
+}
+
+/* A cache from its start to a run-time end, as in slice_by_index(x, begin, end), perhaps reshaped, turned and
+ * repeated: the same from start to end of x, whose size is known, and the end. */
+enum { CACHE_OPS = 8 };
 typedef struct {
-    ir_op *slice, *shape; /* shape: NULL, none */
-    int axis;             /* of x, whose end is known at run time only */
-    ir_type whole, seen;  /* of the slice and of the value when all of x's axis is taken */
+    ir_op *slice, *op[CACHE_OPS]; /* op: what follows the slice, the last one first */
+    int n;
+    int axis;                 /* of x, whose end is known at run time only */
+    ir_type whole[CACHE_OPS]; /* of op's results when all of x's axis is taken */
+    ir_type sliced;           /* and of the slice's */
 } cache;
 
 static bool only_unknown(const ir_type *t, int *axis) {
@@ -40,46 +50,79 @@ static bool only_unknown(const ir_type *t, int *axis) {
     return found == 1;
 }
 
-static bool find_cache(ir_value *v, cache *c) {
-    int at = 0;
-    c->shape = v->def && v->def->code == OP_reshape ? (ir_op *)v->def : NULL;
-    const ir_value *sliced = c->shape ? ir_in(c->shape, A_x) : v;
-    c->slice = (ir_op *)sliced->def;
-    if (!c->slice || c->slice->code != OP_slice_by_index || !only_unknown(&sliced->type, &c->axis) ||
-        !only_unknown(&v->type, &at))
-        return false;
+static bool keeps_elements(const ir_op *op) {
+    return op->code == OP_reshape || op->code == OP_expand_dims || op->code == OP_squeeze ||
+           op->code == OP_transpose || (op->code == OP_tile && ir_in(op, A_reps)->konst);
+}
+
+static bool find_slice(cache *c) {
     const ir_op *s = c->slice;
     const ir_type *x = &ir_in(s, A_x)->type, *end = &ir_in(s, A_end)->type;
-    double begin;
-    if (x->rank != sliced->type.rank || x->dim[c->axis] < 1 || ir_in(s, A_stride) ||
-        ir_in(s, A_squeeze_mask) || ir_in(s, A_begin_mask) || ir_in(s, A_end_mask) || end->rank != 1 ||
-        !ir_in(s, A_begin)->konst || !ir_const_number(ir_in(s, A_begin)->konst, (uint64_t)c->axis, &begin) ||
-        begin != 0)
+    double begin, open = 0;
+    const ir_value *masked = ir_in(s, A_end_mask);
+    if (x->rank != c->sliced.rank || x->dim[c->axis] < 1 || ir_in(s, A_stride) || ir_in(s, A_squeeze_mask) ||
+        ir_in(s, A_begin_mask) || end->rank != 1 || !ir_in(s, A_begin)->konst ||
+        !ir_const_number(ir_in(s, A_begin)->konst, (uint64_t)c->axis, &begin) || begin != 0 ||
+        (masked &&
+         (!masked->konst || !ir_const_number(masked->konst, (uint64_t)c->axis, &open) || open != 0)))
         return false;
-    c->whole = sliced->type;
-    c->seen = v->type;
-    c->whole.dim[c->axis] = c->seen.dim[at] = x->dim[c->axis];
-    return ir_type_count(&c->whole) == ir_type_count(&c->seen);
+    c->sliced.dim[c->axis] = x->dim[c->axis];
+    return true;
+}
+
+static bool find_cache(ir_value *v, cache *c) {
+    int at;
+    *c = (cache){0};
+    for (; v->def && c->n < CACHE_OPS && keeps_elements(v->def); v = ir_args(v->def, A_x)->v[0])
+        c->op[c->n++] = (ir_op *)v->def;
+    c->slice = (ir_op *)v->def;
+    c->sliced = v->type;
+    if (!c->slice || c->slice->code != OP_slice_by_index || !only_unknown(&v->type, &c->axis) ||
+        !find_slice(c))
+        return false;
+    int64_t elements = ir_type_count(&c->sliced);
+    for (int i = c->n - 1; i >= 0; i--) { /* the length stays a dimension of its own */
+        c->whole[i] = c->op[i]->out[0]->type;
+        if (!only_unknown(&c->whole[i], &at)) return false;
+        c->whole[i].dim[at] = c->sliced.dim[c->axis];
+        int64_t n = ir_type_count(&c->whole[i]);
+        double reps = 1;
+        if (c->op[i]->code == OP_tile)
+            ir_const_number(ir_in(c->op[i], A_reps)->konst, (uint64_t)at, &reps);
+        else if (n != elements)
+            return false;
+        if (reps != 1) return false;
+        elements = n;
+    }
+    return true;
 }
 
 static ir_value *take_cache(fuser *f, const cache *c) {
-    int rank = c->whole.rank;
+    int rank = c->sliced.rank;
     int64_t end[IR_MAX_RANK];
     for (int d = 0; d < rank; d++) {
         double begin = 0;
         ir_const_number(ir_in(c->slice, A_begin)->konst, (uint64_t)d, &begin);
-        end[d] = (int64_t)begin + c->whole.dim[d];
+        end[d] = (int64_t)begin + c->sliced.dim[d];
     }
     ir_op *s = fuse_op(f, OP_slice_by_index, 1);
     fuse_operand(f, s, A_x, ir_args(c->slice, A_x)->v[0]);
     fuse_operand(f, s, A_begin, ir_args(c->slice, A_begin)->v[0]);
     fuse_operand(f, s, A_end, fuse_list(f, end, rank));
-    ir_value *v = fuse_extra(f, s, c->whole);
-    if (!c->shape) return v;
-    ir_op *r = fuse_op(f, OP_reshape, 1);
-    fuse_operand(f, r, A_x, v);
-    fuse_operand(f, r, A_shape, fuse_list(f, c->seen.dim, c->seen.rank));
-    return fuse_extra(f, r, c->seen);
+    ir_value *v = fuse_extra(f, s, c->sliced);
+    for (int i = c->n - 1; i >= 0; i--) {
+        const ir_op *op = c->op[i];
+        ir_operand more = op->code == OP_transpose ? A_perm : A_reps;
+        if (op->code != OP_transpose && op->code != OP_tile) {
+            v = fuse_reshaped(f, v, &c->whole[i]);
+            continue;
+        }
+        ir_op *r = fuse_op(f, op->code, 1);
+        fuse_operand(f, r, A_x, v);
+        fuse_operand(f, r, more, ir_args(op, more)->v[0]);
+        v = fuse_extra(f, r, c->whole[i]);
+    }
+    return v;
 }
 
 /* Keys and values whose number is known at run time only become all that the cache can hold, and their
@@ -89,7 +132,7 @@ static bool split_length(fuser *f, ir_value **key, ir_value **value, ir_value **
     *length = NULL;
     if (ir_type_known(&(*key)->type) && ir_type_known(&(*value)->type)) return true;
     if (!find_cache(*key, &k) || !find_cache(*value, &v) || k.axis != v.axis ||
-        ir_in(k.slice, A_end) != ir_in(v.slice, A_end) || k.whole.dim[k.axis] != v.whole.dim[v.axis])
+        ir_in(k.slice, A_end) != ir_in(v.slice, A_end) || k.sliced.dim[k.axis] != v.sliced.dim[v.axis])
         return false;
     *key = take_cache(f, &k);
     *value = take_cache(f, &v);
@@ -100,13 +143,6 @@ static bool split_length(fuser *f, ir_value **key, ir_value **value, ir_value **
     fuse_operand(f, n, A_end, fuse_list(f, &behind, 1));
     *length = fuse_extra(f, n, IR_TYPE(DT_INT32, 1));
     return true;
-}
-
-ir_value *fuse_reshaped(fuser *f, ir_value *v, const ir_type *type) {
-    ir_op *r = fuse_op(f, OP_reshape, 1);
-    fuse_operand(f, r, A_x, v);
-    fuse_operand(f, r, A_shape, fuse_list(f, type->dim, type->rank));
-    return fuse_extra(f, r, *type);
 }
 
 /* What attention is made of. columns: the keys are the columns of key [.., D, S]. */
@@ -158,10 +194,10 @@ static bool add_attention(fuser *f, const match *m, attention t) {
     const ir_op *flat = fuse_find(m, OP_reshape); /* the weights, between softmax and the second product */
     if (!fuse_closed(f, m, NULL, 0) || !ir_type_known(&root->type) || (flat && !keeps_rows(flat)))
         return false;
-    bool grouped = plain_mask(t.mask) && (!t.mask || t.mask->type.rank <= 4) && group(f, &t);
-    if ((flat && !grouped) || (t.columns && !ir_type_known(&t.key->type))) return false;
-    if (t.columns) t.key = turned(f, t.key);
     if (!split_length(f, &t.key, &t.value, &t.length)) return false;
+    bool grouped = plain_mask(t.mask) && (!t.mask || t.mask->type.rank <= 4) && group(f, &t);
+    if (flat && !grouped) return false;
+    if (t.columns) t.key = turned(f, t.key);
     ir_op *op = fuse_op(f, OP_fused_attention, 1);
     fuse_operand(f, op, A_query, t.query);
     fuse_operand(f, op, A_key, t.key);

@@ -112,6 +112,11 @@ static bool copy_op(specializer *s, const ir_op *op) {
     if (op->code == OP_slice_by_index || op->code == OP_range_1d)
         affine_sizes(s->ints, op, op->code == OP_range_1d ? NULL : &s->copy[ir_in(op, A_x)->id]->type, types);
     if (foldable(s, op, types) && fold(s, op)) return true;
+    if (op->code == OP_slice_by_index && !ir_type_known(types) &&
+        affine_is_copy(s->ints, op, &s->copy[ir_in(op, A_x)->id]->type, types)) {
+        s->copy[op->out[0]->id] = s->copy[ir_in(op, A_x)->id];
+        return true;
+    }
     ir_op *to = ir_add_op(s->p, &s->to->body, op->code, op->n_out);
     to->name = op->name;
     for (int i = 0; i < ir_info(op->code)->n_slot; i++) {
@@ -123,6 +128,8 @@ static bool copy_op(specializer *s, const ir_op *op) {
         to->out[i]->def = to;
     }
     affine_op(s->ints, op, type_of, s);
+    const ir_const *known = affine_known(s->ints, op, &types[0]);
+    if (known && ir_info(op->code)->flags == OPF_PURE) return add_constant(s, op->out[0], known);
     if (op->n_out == 1) affine_unknown(s->ints, op->out[0], &types[0]);
     return true;
 }

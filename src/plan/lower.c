@@ -217,11 +217,13 @@ static void find_last_uses(lower *l) {
     }
 }
 
-/* Of an input whose size is known at run time only: the run writes it. */
+/* Of an input whose size is known at run time only, or of its cast: the run writes it. */
 static bool lower_shape(lower *l, const ir_op *op) {
     plan *p = l->p;
+    const ir_value *x = ir_in(op, A_x);
+    while (x->def && (x->def->code == OP_cast || x->def->code == OP_identity)) x = ir_in(x->def, A_x);
     for (size_t i = 0; i < l->f->n_in; i++) {
-        if (l->f->in[i] != ir_in(op, A_x)) continue;
+        if (l->f->in[i] != x) continue;
         place y = lower_fresh(l, &op->out[0]->type);
         p->buffer[y.buffer].used = true; /* from the start */
         p->shape = arena_grow(p->a, p->shape, p->n_shape, &p->cap_shape, p->n_shape + 1, sizeof *p->shape);
@@ -229,6 +231,8 @@ static bool lower_shape(lower *l, const ir_op *op) {
         lower_set(l, op->out[0], y);
         return true;
     }
+    if (!ir_type_known(&x->type))
+        return err_set(l->e, ERR_UNSUPPORTED, "an operand's size is known at run time only");
     return lower_reference(l, op);
 }
 

@@ -189,10 +189,17 @@ static bool only_products_read(const shaker *k, const ir_value *v, size_t from) 
     return true;
 }
 
-/* What is written to a state is rounded there; who reads it beside that may see it before or behind. */
+/* What is written to a state, by itself or into rows of it, is rounded there; who reads it beside that may
+ * see it before or behind. */
 static bool goes_to_state(const ir_function *f, const ir_value *v) {
-    for (size_t i = 0; i < f->body.n_op; i++)
-        if (f->body.op[i]->code == OP_write_state && ir_in(f->body.op[i], A_data) == v) return true;
+    for (size_t i = 0; i < f->body.n_op; i++) {
+        const ir_op *op = f->body.op[i];
+        if (op->code == OP_write_state && ir_in(op, A_data) == v) return true;
+        bool row = op->code == OP_slice_update && ir_in(op, A_update) == v;
+        bool view = (op->code == OP_squeeze || op->code == OP_expand_dims || op->code == OP_reshape) &&
+                    ir_in(op, A_x) == v;
+        if ((row || view) && goes_to_state(f, op->out[0])) return true;
+    }
     return false;
 }
 
