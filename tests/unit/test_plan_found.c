@@ -203,12 +203,56 @@ static void unread_length(void **state) {
     }
 }
 
+/* A cache up to `end`, repeated for two heads: how often is computed from shapes. */
+static ir_value *repeated(graph *g, ir_value *cache, ir_value *end) {
+    ir_builder *b = &g->b;
+    ir_value *seen =
+        b_op(b, OP_slice_by_index, NULL, A_x, cache, A_begin, B_INTS(b, 0, 0, 0, 0), A_end, end, A_NONE);
+    ir_value *wide = b_op(b, OP_expand_dims, NULL, A_x, seen, A_axes, B_INTS(b, 2), A_NONE);
+    ir_value *shape = one(g, OP_shape, wide);
+    ir_value *length = b_op(b, OP_gather, NULL, A_x, one(g, OP_shape, seen), A_indices, b_i32(b, 2), A_axis,
+                            b_i32(b, 0), A_NONE);
+    ir_value *want = b_opv(b, OP_concat, NULL, A_values,
+                           (ir_value *[]){b_i32(b, 1), b_i32(b, 2), b_i32(b, 2), length, b_i32(b, 16)}, 5,
+                           A_axis, b_i32(b, 0), A_interleave, b_bool(b, false), A_NONE);
+    want =
+        b_op(b, OP_select, NULL, A_cond, two(g, OP_equal, want, b_i32(b, -1)), A_a, shape, A_b, want, A_NONE);
+    ir_value *all = b_op(b, OP_tile, NULL, A_x, wide, A_reps, two(g, OP_real_div, want, shape), A_NONE);
+    return shaped(g, all, B_INTS(b, 1, 4, -1, 16));
+}
+
+/* Repeats of keys whose number a mask's length tells: one plan for all lengths. */
+static void repeats_by_shape(void **state) {
+    (void)state;
+    for (int64_t length = 1; length <= 24; length += 23) {
+        graph *g = begin(11);
+        ir_builder *b = &g->b;
+        g->length = length;
+        ir_value *q = b_input(b, "q", IR_TYPE(DT_FP16, 1, 4, 1, 16)),
+                 *m = b_input(b, "m", IR_TYPE(DT_FP16, 1, 1, 1, IR_DIM_UNKNOWN)), *side[2];
+        ir_value *total = b_op(b, OP_gather, NULL, A_x, one(g, OP_shape, m), A_indices, b_i32(b, 3), A_axis,
+                               b_i32(b, 0), A_NONE);
+        ir_value *end =
+            b_opv(b, OP_concat, NULL, A_values, (ir_value *[]){b_i32(b, 1), b_i32(b, 2), total, b_i32(b, 16)},
+                  4, A_axis, b_i32(b, 0), A_interleave, b_bool(b, false), A_NONE);
+        for (int i = 0; i < 2; i++)
+            side[i] = repeated(g,
+                               b_op(b, OP_read_state, NULL, A_input,
+                                    b_state(b, i ? "v" : "k", IR_TYPE(DT_FP16, 1, 2, 24, 16)), A_NONE),
+                               end);
+        b_output(b, b_op(b, OP_scaled_dot_product_attention, NULL, A_query, q, A_key, side[0], A_value,
+                         side[1], A_attn_mask, m, A_NONE));
+        check(g, OP_fused_attention, false, "repeats by shape");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cast_in_a_norm), cmocka_unit_test(silu_twice),
-        cmocka_unit_test(behind_a_gate),  cmocka_unit_test(update_of_a_cast),
-        cmocka_unit_test(rows_of_a_mask), cmocka_unit_test(infinite_terms),
-        cmocka_unit_test(mask_of_more),   cmocka_unit_test(unread_length),
+        cmocka_unit_test(cast_in_a_norm),   cmocka_unit_test(silu_twice),
+        cmocka_unit_test(behind_a_gate),    cmocka_unit_test(update_of_a_cast),
+        cmocka_unit_test(rows_of_a_mask),   cmocka_unit_test(infinite_terms),
+        cmocka_unit_test(mask_of_more),     cmocka_unit_test(unread_length),
+        cmocka_unit_test(repeats_by_shape),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
