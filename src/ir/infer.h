@@ -16,6 +16,9 @@ typedef struct {
     const double *(*numbers)(void *ctx, const ir_value *v, size_t *n, arena *a);
 } ir_env;
 
+/* The types that values declare, and the numbers of constants. */
+extern const ir_env ir_env_declared;
+
 /* Types of the op's outputs (out has op->n_out entries). Checks ranks, sizes and dtypes of the operands as
  * far as they are known; the message names the operand and what was expected, not the function or op (callers
  * add that). a: scratch. cond and while_loop take their outputs from the blocks' declared types; read_state

@@ -33,6 +33,13 @@ static const double *constant_numbers(void *ctx, const ir_value *v, size_t *n, a
     return v->konst ? ir_const_numbers(v->konst, n, a) : NULL;
 }
 
+static ir_type declared_type(void *ctx, const ir_value *v) {
+    (void)ctx;
+    return v->type;
+}
+
+const ir_env ir_env_declared = {NULL, declared_type, constant_numbers};
+
 static bool where(walk *w, const ir_op *op) {
     const char *out = op->n_out && op->out[0] && op->out[0]->name ? op->out[0]->name : op->name;
     return err_where(w->e, "function %s, op %s %s", w->f->name, ir_info(op->code)->name, out ? out : "");

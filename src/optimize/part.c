@@ -2,25 +2,14 @@
 #include "ir/infer.h"
 #include "optimize/fuse.h"
 
-static ir_type type_of(void *ctx, const ir_value *v) {
-    (void)ctx;
-    return v->type;
-}
-
-static const double *numbers_of(void *ctx, const ir_value *v, size_t *n, arena *a) {
-    (void)ctx;
-    return v->konst ? ir_const_numbers(v->konst, n, a) : NULL;
-}
-
 bool fuse_region(fuser *f, const ir_op *op, region *r) {
     const ir_type *x = &ir_in(op, A_x)->type;
-    const ir_env env = {NULL, type_of, numbers_of};
     ir_slice s[IR_MAX_RANK];
     err ignored = {0};
     static const ir_operand bounds[] = {A_begin, A_end, A_stride, A_begin_mask, A_end_mask, A_squeeze_mask};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (fuse_in(op, bounds[i]) && !fuse_in(op, bounds[i])->konst) return false;
-    if (!ir_type_known(x) || !ir_resolve_slices(op, &env, x, s, f->p->a, &ignored)) return false;
+    if (!ir_type_known(x) || !ir_resolve_slices(op, &ir_env_declared, x, s, f->p->a, &ignored)) return false;
     *r = (region){.rank = x->rank, .all = true};
     for (int d = 0; d < x->rank; d++) {
         if (s[d].step != 1) return false;

@@ -40,22 +40,11 @@ bool lower_transpose(lower *l, const ir_op *op) {
     return true;
 }
 
-static ir_type type_of(void *ctx, const ir_value *v) {
-    (void)ctx;
-    return v->type;
-}
-
-static const double *numbers_of(void *ctx, const ir_value *v, size_t *n, arena *a) {
-    (void)ctx;
-    return v->konst ? ir_const_numbers(v->konst, n, a) : NULL;
-}
-
 bool lower_slice_by_index(lower *l, const ir_op *op) {
     if (!lower_is_const(op, A_begin) || !lower_is_const(op, A_end)) return lower_reference(l, op);
     place p = base(l, op, A_x), q = p;
-    ir_env env = {NULL, type_of, numbers_of};
     ir_slice s[IR_MAX_RANK];
-    if (!ir_resolve_slices(op, &env, &p.type, s, l->scratch, l->e)) return false;
+    if (!ir_resolve_slices(op, &ir_env_declared, &p.type, s, l->scratch, l->e)) return false;
     int rank = 0;
     for (int d = 0; d < p.type.rank; d++) {
         q.first += s[d].count ? s[d].begin * p.stride[d] : 0;
