@@ -24,7 +24,7 @@ static bool make(const ir_const *c, err *e) {
     bool ok = true;
     for (uint64_t i = 0; ok && i < n; i += block)
         ok = c->fill(c->fill_ctx, i, n - i < block ? n - i : block, bytes, e);
-    free(bytes);
+    mem_free(bytes);
     return ok;
 }
 

@@ -59,7 +59,8 @@ typedef enum {
     MILLET_INVALID,     /* breaks a rule of the format */
     MILLET_LIMIT,       /* too large; the context is full */
     MILLET_NUMERIC,     /* a NaN or an infinity where a number is needed */
-    MILLET_MEMORY,
+    MILLET_MEMORY, /* there is none left. A session or generator that says so may refuse all work from then
+                      on; what it was made from is as it was */
     MILLET_CANCELLED
 } millet_code;
 
@@ -71,6 +72,27 @@ typedef struct {
 MILLET_API const char *millet_version(void);
 MILLET_API int millet_abi(void); /* MILLET_ABI of the library that runs */
 MILLET_API void millet_free(void *p);
+
+/* ---- memory and log ---- */
+
+/* Where memory comes from. Called from any thread, several at a time. alloc returns at least `bytes` bytes,
+ * aligned to align (a power of two, 16 or more), or NULL: the call of the library ends with MILLET_MEMORY.
+ * free gets what alloc returned and the same size. */
+typedef struct {
+    size_t size;
+    void *(*alloc)(void *ctx, size_t bytes, size_t align);
+    void (*free)(void *ctx, void *p, size_t bytes);
+    void *ctx;
+} millet_allocator;
+
+typedef enum {
+    MILLET_LOG_WARNING, /* slower than it might be: a function without a plan, fewer threads than asked for */
+    MILLET_LOG_INFO,    /* a plan was made */
+    MILLET_LOG_DUMP     /* stages of plans, many lines, as the environment's MILLET_DUMP asks */
+} millet_log_level;
+
+/* Takes a line without a newline at its end. Called on the thread that called the library. */
+typedef void millet_log_fn(void *ctx, millet_log_level level, const char *text);
 
 /* ---- cancellation ---- */
 
@@ -138,6 +160,10 @@ typedef struct {
     /* How linear layers multiply in MILLET_FAST: "DECODE,PREFILL", each "int16", "bf16" or "exact"; one word
      * stands for both. NULL: the environment's MILLET_LINEAR, else "int16,bf16". */
     const char *linear;
+    const millet_allocator *allocator; /* of what is opened, of its sessions, and of results that
+                                          millet_free() frees. NULL: malloc. Copied */
+    millet_log_fn *log;                /* NULL: none */
+    void *log_ctx;
 } millet_open_options;
 
 /* Opens and verifies a .mlpackage, or the one in a directory that `millet convert` made (of several, give the
@@ -146,6 +172,17 @@ MILLET_API millet_package *millet_package_open(const char *path, const millet_op
                                                millet_error *error);
 MILLET_API void millet_package_close(millet_package *p); /* after its sessions */
 MILLET_API const char *millet_package_path(const millet_package *p);
+
+/* What a package, or all packages of an lm, hold and have cost. */
+typedef struct {
+    size_t size;
+    uint64_t memory, memory_peak; /* bytes from the allocator: of the package, its plans and its sessions, now
+                                     and at most. Mapped weight files are not among them, nor are, unless
+                                     millet_open_options has an allocator, states of 1 MiB and more */
+    uint64_t plans;               /* kept */
+    double plan_seconds;          /* spent on making plans */
+} millet_model_stats;
+MILLET_API bool millet_package_stats(const millet_package *p, millet_model_stats *stats);
 MILLET_API size_t millet_function_count(const millet_package *p);
 /* Name of function i; NULL when there is none. The names live as long as the package. */
 MILLET_API const char *millet_function_name(const millet_package *p, size_t i);
@@ -225,9 +262,11 @@ MILLET_API bool millet_run(millet_session *s, millet_call *call, millet_error *e
 /* What a session, or the sessions of a generator, have done and hold. */
 typedef struct {
     size_t size;
-    uint64_t calls;       /* functions run to their end */
-    double seconds;       /* in them */
-    uint64_t state_bytes; /* of all states */
+    uint64_t calls;               /* functions run to their end */
+    double seconds;               /* in them */
+    uint64_t state_bytes;         /* of all states, which take memory as they fill */
+    uint64_t memory, memory_peak; /* bytes from the allocator, now and at most: work memory, results, and
+                                     states as millet_model_stats counts them */
 } millet_stats;
 MILLET_API bool millet_session_stats(const millet_session *s, millet_stats *stats); /* false: no size set */
 
@@ -258,6 +297,9 @@ typedef struct millet_stream millet_stream;
 
 /* From a directory with tokenizer.json (and tokenizer_config.json). */
 MILLET_API millet_tokenizer *millet_tokenizer_open(const char *dir, millet_error *error);
+/* The same with an allocator. options may be NULL. */
+MILLET_API millet_tokenizer *millet_tokenizer_open_with(const char *dir, const millet_open_options *options,
+                                                        millet_error *error);
 MILLET_API void millet_tokenizer_close(millet_tokenizer *t);
 /* Text to ids. Texts of added tokens ("<|im_end|>") become their ids. *ids: millet_free() it. */
 MILLET_API bool millet_encode(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids,
@@ -301,6 +343,7 @@ MILLET_API const char *millet_lm_tokenizer_path(const millet_lm *lm);
 MILLET_API int64_t millet_lm_context(const millet_lm *lm);    /* positions that fit */
 MILLET_API int64_t millet_lm_vocabulary(const millet_lm *lm); /* ids below it can be fed; 0: not known */
 MILLET_API bool millet_lm_is_stop(const millet_lm *lm, int32_t id);
+MILLET_API bool millet_lm_stats(const millet_lm *lm, millet_model_stats *stats); /* false: no size set */
 /* Its packages, in the order in which a token goes through them; they live as long as lm. NULL: there is no
  * package i. */
 MILLET_API size_t millet_lm_package_count(const millet_lm *lm);
@@ -411,7 +454,8 @@ typedef struct {
     bool into;                 /* out is a directory to make the artifact in, under a name made of model and
                                   options; the table lies beside it */
     const char *share_weights; /* directory of artifacts: equal weight files become hard links; NULL: none */
-    const millet_cancel *cancel; /* NULL, or what ends the conversion as `progress` does */
+    const millet_cancel *cancel;     /* NULL, or what ends the conversion as `progress` does */
+    const millet_open_options *open; /* its allocator and log; may be NULL */
 } millet_convert_options;
 
 /* Converts a Hugging Face checkpoint directory into the artifact directory out. options may be NULL. *summary

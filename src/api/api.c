@@ -1,7 +1,5 @@
 #include "api/api.h"
-#include "base/arena.h"
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 _Static_assert((int)MILLET_OK == (int)ERR_NONE && (int)MILLET_IO == (int)ERR_IO &&
@@ -18,18 +16,14 @@ int millet_abi(void) {
     return MILLET_ABI;
 }
 
-void millet_free(void *p) {
-    free(p);
-}
-
 millet_cancel *millet_cancel_new(void) {
-    millet_cancel *c = mem_try(1, sizeof *c);
+    millet_cancel *c = mem_try(1, sizeof *c); /* nobody's: it belongs to no model */
     if (c) atomic_init(&c->set, false);
     return c;
 }
 
 void millet_cancel_free(millet_cancel *c) {
-    free(c);
+    mem_free(c);
 }
 
 void millet_cancel_set(millet_cancel *c) {

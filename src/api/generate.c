@@ -1,11 +1,11 @@
 #include "api/api.h"
-#include "base/arena.h"
 #include "generate/generator.h"
-#include <stdlib.h>
 #include <string.h>
 
 struct millet_generator {
+    heap *h;
     decoder *d;
+    bool left; /* in the middle of something, for want of memory: what it holds goes with the lm */
 };
 
 /* ---- options and results ---- */
@@ -33,19 +33,20 @@ static generate_options options_in(const lm *m, const millet_generate_options *o
                               .cancel = api_flag(o->cancel)};
 }
 
-static void result_out(millet_generation *out, generate_result *r) {
+static bool result_out(millet_generation *out, const heap *h, const generate_result *r, err *e) {
     static const millet_finish finish[] = {[GENERATE_STOP] = MILLET_STOP,
                                            [GENERATE_LENGTH] = MILLET_LENGTH,
                                            [GENERATE_STOPPED] = MILLET_STOPPED};
-    const millet_generation whole = {.ids = r->ids,
+    const millet_generation whole = {.ids = api_give(h, r->ids, r->n_ids * sizeof *r->ids, e),
                                      .n_ids = r->n_ids,
                                      .prompt_tokens = r->prompt_tokens,
                                      .finish = finish[r->finish],
                                      .prompt_seconds = r->prompt_seconds,
                                      .decode_seconds = r->decode_seconds,
                                      .reused_tokens = r->reused_tokens};
+    if (!whole.ids) return false;
     api_struct_out(out, &whole, sizeof whole);
-    r->ids = NULL; /* the caller's now */
+    return true;
 }
 
 /* Checks and clears a caller's result, so that after an error it holds nothing to free. */
@@ -57,86 +58,146 @@ static bool begin(millet_generation *result, err *e) {
     return true;
 }
 
-/* d: NULL, or the decoder that goes on. */
-static bool run(const lm *m, decoder *d, const int32_t *ids, size_t n, const millet_generate_options *options,
-                millet_generation *result, err *e) {
-    millet_generate_options whole;
-    if (!api_struct_in(&whole, sizeof whole, options, "millet_generate_options", e)) return false;
-    generate_options o = options_in(m, &whole);
-    generate_result r;
-    bool ok = d ? generate_continue(d, ids, n, &o, &r, e) : generate_run(m, ids, n, &o, &r, e);
-    if (ok && result) result_out(result, &r);
-    generate_result_free(&r);
-    return ok;
-}
-
-/* ---- from fresh states ---- */
-
-bool millet_generate_ids(const millet_lm *m, const int32_t *ids, size_t n,
-                         const millet_generate_options *options, millet_generation *result,
-                         millet_error *error) {
-    err e = {0};
-    if (begin(result, &e)) run(api_lm(m), NULL, ids, n, options, result, &e);
-    return api_done(error, &e);
-}
-
-bool millet_generate(const millet_lm *m, const char *prompt, const millet_generate_options *options,
-                     millet_generation *result, millet_error *error) {
-    err e = {0};
-    int32_t *ids = NULL;
-    size_t n;
-    if (begin(result, &e) && lm_encode(api_lm(m), prompt, strlen(prompt), &ids, &n, &e))
-        run(api_lm(m), NULL, ids, n, options, result, &e);
-    free(ids);
-    return api_done(error, &e);
-}
-
 /* ---- timelines that stay ---- */
 
-static millet_generator *new_generator(const lm *m, const millet_session_options *options, err *e) {
+typedef struct {
+    const lm *m;
     millet_session_options o;
-    if (!api_session_options(&o, options, e)) return NULL;
-    decoder *d = decoder_new(m, api_mode(o.precision), e);
-    if (!d) return NULL;
-    for (size_t i = 0; i < m->n_model; i++) rt_session_threads(decoder_session(d, i), o.threads);
-    millet_generator *g = mem_alloc(sizeof *g);
-    *g = (millet_generator){d};
-    return g;
+    heap *h;
+    millet_generator *g;
+} beginning;
+
+static void begin_generator(void *args, err *e) {
+    beginning *k = args;
+    decoder *d = decoder_new(k->m, api_mode(k->o.precision), e);
+    if (!d) return;
+    for (size_t i = 0; i < k->m->n_model; i++) rt_session_threads(decoder_session(d, i), k->o.threads);
+    k->g = mem_alloc(sizeof *k->g);
+    *k->g = (millet_generator){k->h, d, false};
+}
+
+static millet_generator *new_generator(const millet_lm *m, const millet_session_options *options, err *e) {
+    beginning k = {.m = m->m};
+    k.h = api_session_heap(m->h, &k.o, options, e);
+    if (k.h && api_guard(k.h, begin_generator, &k, NULL, e)) return k.g;
+    heap_drop(k.h);
+    return NULL;
 }
 
 millet_generator *millet_generator_new(const millet_lm *m, const millet_session_options *options,
                                        millet_error *error) {
     err e = {0};
-    millet_generator *g = new_generator(api_lm(m), options, &e);
+    millet_generator *g = new_generator(m, options, &e);
     api_done(error, &e);
     return g;
 }
 
 void millet_generator_free(millet_generator *g) {
-    if (!g) return;
+    if (!g || g->left) return;
+    heap *h = g->h;
     decoder_free(g->d);
-    free(g);
+    mem_free(g);
+    heap_leave(h);
+}
+
+/* Calls fn on the generator's heap. */
+static bool use(millet_generator *g, api_fn *fn, void *args, err *e) {
+    if (g->left) return err_set(e, ERR_MEMORY, "the generator ran out of memory: it can only be freed");
+    return api_guard(g->h, fn, args, &g->left, e);
+}
+
+/* ---- generating ---- */
+
+typedef struct {
+    millet_generator *g;
+    const char *text; /* in place of ids; NULL */
+    const int32_t *ids;
+    size_t n;
+    generate_options o;
+    millet_generation *result;
+} generating;
+
+static void generate(void *args, err *e) {
+    generating *k = args;
+    const lm *m = decoder_lm(k->g->d);
+    const int32_t *ids = k->ids;
+    int32_t *own = NULL;
+    generate_result r = {0};
+    bool ok = !k->text || lm_encode(m, k->text, strlen(k->text), &own, &k->n, e);
+    ok = ok && generate_continue(k->g->d, own ? own : ids, k->n, &k->o, &r, e);
+    if (ok && k->result) result_out(k->result, k->g->h, &r, e);
+    generate_result_free(&r);
+    mem_free(own);
+}
+
+static bool prepare(generating *k, const lm *m, const millet_generate_options *options, millet_precision *p,
+                    err *e) {
+    millet_generate_options whole;
+    if (!begin(k->result, e) || !api_struct_in(&whole, sizeof whole, options, "millet_generate_options", e))
+        return false;
+    k->o = options_in(m, &whole);
+    *p = whole.precision;
+    return true;
+}
+
+/* From fresh states. */
+static bool generate_once(const millet_lm *m, generating k, const millet_generate_options *options,
+                          millet_error *error) {
+    err e = {0};
+    millet_session_options so = {.size = sizeof so};
+    if (prepare(&k, m->m, options, &so.precision, &e) && (k.g = new_generator(m, &so, &e)))
+        use(k.g, generate, &k, &e);
+    millet_generator_free(k.g);
+    return api_done(error, &e);
+}
+
+bool millet_generate_ids(const millet_lm *m, const int32_t *ids, size_t n,
+                         const millet_generate_options *options, millet_generation *result,
+                         millet_error *error) {
+    return generate_once(m, (generating){.ids = ids, .n = n, .result = result}, options, error);
+}
+
+bool millet_generate(const millet_lm *m, const char *prompt, const millet_generate_options *options,
+                     millet_generation *result, millet_error *error) {
+    return generate_once(m, (generating){.text = prompt, .result = result}, options, error);
 }
 
 bool millet_generator_run(millet_generator *g, const int32_t *ids, size_t n,
                           const millet_generate_options *options, millet_generation *result,
                           millet_error *error) {
     err e = {0};
-    if (begin(result, &e)) run(decoder_lm(g->d), g->d, ids, n, options, result, &e);
+    millet_precision ignored;
+    generating k = {.g = g, .ids = ids, .n = n, .result = result};
+    if (g->left)
+        err_set(&e, ERR_MEMORY, "the generator ran out of memory: it can only be freed");
+    else if (prepare(&k, decoder_lm(g->d), options, &ignored, &e))
+        use(g, generate, &k, &e);
     return api_done(error, &e);
+}
+
+typedef struct {
+    millet_generator *g;
+    const int32_t *ids;
+    size_t n;
+    const millet_cancel *cancel;
+    decoder_row row;
+} feeding;
+
+static void feed(void *args, err *e) {
+    feeding *k = args;
+    const decoder_hooks h = {.cancel = api_flag(k->cancel)};
+    if (!decoder_feed(k->g->d, k->ids, k->n, &h, &k->row, e)) decoder_restart(k->g->d);
 }
 
 bool millet_generator_feed(millet_generator *g, const int32_t *ids, size_t n, const millet_cancel *cancel,
                            millet_scores *scores, millet_error *error) {
     err e = {0};
-    decoder_row row;
-    const decoder_hooks h = {.cancel = api_flag(cancel)};
-    if (scores && !api_sized(scores, "millet_scores", &e)) return api_done(error, &e);
-    if (decoder_feed(g->d, ids, n, &h, &row, &e) && scores) {
-        const millet_scores whole = {.score = row.score, .id = row.id, .n = row.n};
+    feeding k = {.g = g, .ids = ids, .n = n, .cancel = cancel};
+    bool sized = !scores || api_sized(scores, "millet_scores", &e);
+    if (sized && use(g, feed, &k, &e) && scores) {
+        const millet_scores whole = {.score = k.row.score, .id = k.row.id, .n = k.row.n};
         api_struct_out(scores, &whole, sizeof whole);
     }
-    if (e.code) decoder_restart(g->d);
     return api_done(error, &e);
 }
 
@@ -145,13 +206,13 @@ int64_t millet_generator_position(const millet_generator *g) {
 }
 
 void millet_generator_reset(millet_generator *g) {
-    decoder_restart(g->d);
+    if (!g->left) decoder_restart(g->d);
 }
 
 bool millet_generator_stats(const millet_generator *g, millet_stats *stats) {
     err e = {0};
     if (!api_sized(stats, "millet_stats", &e)) return false;
-    millet_stats whole = {0};
+    millet_stats whole = {.memory = heap_bytes(g->h), .memory_peak = heap_peak(g->h)};
     for (size_t i = 0; i < decoder_lm(g->d)->n_model; i++) {
         rt_figures f = rt_session_figures(decoder_session(g->d, i));
         whole.calls += f.calls;

@@ -1,57 +1,58 @@
-#include "generate/lm.h"
 #include "api/api.h"
 #include "base/arena.h"
-#include <stdlib.h>
-#include <string.h>
 
-struct millet_lm {
-    lm *m;
-    millet_package *package; /* one a model of m, which owns those */
-};
-
-static bool open_options(millet_lm_options *o, millet_open_options *open, const millet_lm_options *options,
-                         err *e) {
-    return api_struct_in(o, sizeof *o, options, "millet_lm_options", e) &&
-           api_struct_in(open, sizeof *open, o->open, "millet_open_options", e);
-}
-
-static millet_lm *open_lm(const char *path, const millet_lm_options *options, err *e) {
+typedef struct {
+    const char *path;
     millet_lm_options o;
     millet_open_options open;
-    if (!open_options(&o, &open, options, e)) return NULL;
-    lm *m = lm_open_as(path, o.tokenizer, o.contract, e);
-    for (size_t i = 0; m && open.linear && i < m->n_model; i++)
-        if (!rt_model_linear(m->model[i], open.linear, e)) {
-            lm_close(m);
-            return NULL;
-        }
-    if (!m) return NULL;
-    millet_lm *opened = mem_alloc(sizeof *opened);
-    *opened = (millet_lm){m, mem_alloc(m->n_model * sizeof *opened->package)};
-    for (size_t i = 0; i < m->n_model; i++) opened->package[i] = (millet_package){m->model[i]};
-    return opened;
+    heap *h;
+    millet_lm *m;
+} opening;
+
+static void open_lm(void *args, err *e) {
+    opening *k = args;
+    lm *m = lm_open_as(k->path, k->o.tokenizer, k->o.contract, e);
+    for (size_t i = 0; m && k->open.linear && i < m->n_model; i++)
+        if (!rt_model_linear(m->model[i], k->open.linear, e)) return;
+    if (!m) return;
+    k->m = mem_alloc(sizeof *k->m);
+    *k->m = (millet_lm){k->h, m, mem_alloc((m->n_model + 1) * sizeof(millet_package)), {k->h, m->text}};
+    for (size_t i = 0; i < m->n_model; i++) k->m->package[i] = (millet_package){.h = k->h, .m = m->model[i]};
+}
+
+static bool read_options(opening *k, const millet_lm_options *options, err *e) {
+    return api_struct_in(&k->o, sizeof k->o, options, "millet_lm_options", e) &&
+           api_struct_in(&k->open, sizeof k->open, k->o.open, "millet_open_options", e);
 }
 
 millet_lm *millet_lm_open(const char *path, const millet_lm_options *options, millet_error *error) {
     err e = {0};
-    millet_lm *m = open_lm(path, options, &e);
-    api_done(error, &e);
-    return m;
+    opening k = {.path = path};
+    if (read_options(&k, options, &e)) k.h = api_heap(&k.open, &e);
+    if (k.h && !api_guard(k.h, open_lm, &k, NULL, &e)) heap_drop(k.h);
+    return api_done(error, &e) ? k.m : NULL;
 }
 
 void millet_lm_close(millet_lm *m) {
     if (!m) return;
+    heap *h = m->h;
+    bool bound = false;
+    for (size_t i = 0; i < m->m->n_model; i++) bound |= m->package[i].bound;
     lm_close(m->m);
-    free(m->package);
-    free(m);
+    mem_free(m->package);
+    mem_free(m);
+    api_heap_end(h, bound);
 }
 
-const lm *api_lm(const millet_lm *m) {
-    return m->m;
+bool millet_lm_stats(const millet_lm *m, millet_model_stats *stats) {
+    err e = {0};
+    if (!api_sized(stats, "millet_model_stats", &e)) return false;
+    api_model_stats(stats, m->h, (const rt_model *const *)m->m->model, m->m->n_model);
+    return true;
 }
 
 const millet_tokenizer *millet_lm_tokenizer(const millet_lm *m) {
-    return (const millet_tokenizer *)m->m->text;
+    return m->text.t ? &m->text : NULL;
 }
 
 const char *millet_lm_tokenizer_path(const millet_lm *m) {

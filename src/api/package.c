@@ -1,45 +1,63 @@
 #include "api/api.h"
 #include "generate/artifact.h"
-#include <stdlib.h>
 #include <string.h>
 
 static const coreml_model *described(const millet_package *p) {
     return rt_model_coreml(p->m);
 }
 
-static millet_package *open_package(const char *path, const millet_open_options *options, err *e) {
-    millet_open_options o;
-    if (!api_struct_in(&o, sizeof o, options, "millet_open_options", e)) return NULL;
+/* ---- opening ---- */
+
+typedef struct {
+    const char *path;
+    const millet_open_options *o;
+    heap *h;
+    millet_package *p;
+} opening;
+
+static void open_package(void *args, err *e) {
+    opening *k = args;
     arena *a = arena_new();
     artifact_paths p;
-    bool ok = artifact_locate(&p, a, path, NULL, e);
+    bool ok = artifact_locate(&p, a, k->path, NULL, e);
     if (ok && p.n_package > 1)
         ok = err_set(e, ERR_USAGE, "%s: has %zu packages: open one by its path, or all with millet_lm_open()",
-                     path, p.n_package);
+                     k->path, p.n_package);
     rt_model *m = ok ? rt_model_open(p.package[0], e) : NULL;
-    if (m && o.linear && !rt_model_linear(m, o.linear, e)) {
-        rt_model_close(m);
-        m = NULL;
-    }
-    millet_package *opened = m ? mem_alloc(sizeof *opened) : NULL;
-    if (opened) *opened = (millet_package){m};
     arena_free(a);
-    return opened;
+    if (!m) return;
+    k->p = mem_alloc(sizeof *k->p);
+    *k->p = (millet_package){.h = k->h, .m = m};
+    if (k->o->linear) rt_model_linear(m, k->o->linear, e);
 }
 
 millet_package *millet_package_open(const char *path, const millet_open_options *options,
                                     millet_error *error) {
     err e = {0};
-    millet_package *p = open_package(path, options, &e);
-    api_done(error, &e);
-    return p;
+    millet_open_options o;
+    opening k = {path, &o, NULL, NULL};
+    if (api_struct_in(&o, sizeof o, options, "millet_open_options", &e)) k.h = api_heap(&o, &e);
+    if (k.h && !api_guard(k.h, open_package, &k, NULL, &e)) heap_drop(k.h);
+    return api_done(error, &e) ? k.p : NULL;
 }
 
 void millet_package_close(millet_package *p) {
     if (!p) return;
+    heap *h = p->h;
+    bool bound = p->bound;
     rt_model_close(p->m);
-    free(p);
+    mem_free(p);
+    api_heap_end(h, bound);
 }
+
+bool millet_package_stats(const millet_package *p, millet_model_stats *stats) {
+    err e = {0};
+    if (!api_sized(stats, "millet_model_stats", &e)) return false;
+    api_model_stats(stats, p->h, (const rt_model *const *)&p->m, 1);
+    return true;
+}
+
+/* ---- description ---- */
 
 const char *millet_package_path(const millet_package *p) {
     return rt_model_path(p->m);

@@ -1,24 +1,60 @@
 #include "api/api.h"
-#include <stdlib.h>
+#include <string.h>
 
-bool api_session_options(millet_session_options *to, const millet_session_options *options, err *e) {
-    return api_struct_in(to, sizeof *to, options, "millet_session_options", e);
+struct millet_session {
+    heap *h;
+    millet_package *p;
+    rt_session *s;
+    bool left; /* in the middle of something, for want of memory: what it holds goes with the package */
+};
+
+/* ---- beginning and end ---- */
+
+typedef struct {
+    const millet_package *p;
+    millet_session_options o;
+    heap *h;
+    millet_session *s;
+} beginning;
+
+static void begin(void *args, err *e) {
+    beginning *k = args;
+    rt_session *s = rt_session_new(k->p->m, api_mode(k->o.precision), e);
+    if (!s) return;
+    rt_session_threads(s, k->o.threads);
+    k->s = mem_alloc(sizeof *k->s);
+    *k->s = (millet_session){k->h, (millet_package *)k->p, s, false};
 }
 
 millet_session *millet_session_new(const millet_package *p, const millet_session_options *options,
                                    millet_error *error) {
     err e = {0};
-    millet_session_options o;
-    rt_session *s =
-        api_session_options(&o, options, &e) ? rt_session_new(p->m, api_mode(o.precision), &e) : NULL;
-    if (s) rt_session_threads(s, o.threads);
-    api_done(error, &e);
-    return (millet_session *)s;
+    beginning k = {.p = p};
+    k.h = api_session_heap(p->h, &k.o, options, &e);
+    if (k.h && !api_guard(k.h, begin, &k, NULL, &e)) heap_drop(k.h);
+    return api_done(error, &e) ? k.s : NULL;
 }
 
 void millet_session_free(millet_session *s) {
-    rt_session_free((rt_session *)s);
+    if (!s || s->left) return;
+    heap *h = s->h;
+    rt_session_free(s->s);
+    mem_free(s);
+    heap_leave(h); /* states that others share stay */
 }
+
+/* Calls fn on the session's heap. */
+static bool use(millet_session *s, api_fn *fn, void *args, err *e) {
+    if (s->left) return err_set(e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
+    return api_guard(s->h, fn, args, &s->left, e);
+}
+
+/* ---- runs ---- */
+
+typedef struct {
+    rt_session *s;
+    millet_call *call;
+} running;
 
 /* Outputs of the function plus values: how many tensors a run returns. */
 static bool count_results(const rt_session *s, const millet_call *c, size_t *n, err *e) {
@@ -31,9 +67,11 @@ static bool count_results(const rt_session *s, const millet_call *c, size_t *n, 
            err_set(e, ERR_USAGE, "%s returns %zu tensors, there is room for %zu", name, *n, c->max_output);
 }
 
-static bool run(rt_session *s, millet_call *call, err *e) {
+static void run(void *args, err *e) {
+    const running *r = args;
+    millet_call *call = r->call;
     size_t n = 0;
-    if (!count_results(s, call, &n, e)) return false;
+    if (!count_results(r->s, call, &n, e)) return;
     rt_tensor *in = mem_try(call->n_input + 1, sizeof *in), *out = mem_try(n + 1, sizeof *out);
     bool ok = (in && out) || err_set(e, ERR_MEMORY, "no memory for %zu tensors", call->n_input + n);
     for (size_t i = 0; ok && i < call->n_input; i++) ok = api_tensor_in(&in[i], &call->input[i], e);
@@ -44,12 +82,11 @@ static bool run(rt_session *s, millet_call *call, err *e) {
                  .n_values = call->n_value,
                  .out = out,
                  .cancel = api_flag(call->cancel)};
-    ok = ok && rt_run(s, &c, e);
+    ok = ok && rt_run(r->s, &c, e);
     for (size_t i = 0; ok && i < n; i++) api_tensor_out(&call->output[i], &out[i]);
     if (ok) call->n_output = n;
-    free(in);
-    free(out);
-    return ok;
+    mem_free(in);
+    mem_free(out);
 }
 
 bool millet_run(millet_session *s, millet_call *call, millet_error *error) {
@@ -58,7 +95,7 @@ bool millet_run(millet_session *s, millet_call *call, millet_error *error) {
     if (!call) err_set(&e, ERR_USAGE, "no call");
     if (call && api_struct_in(&whole, sizeof whole, call, "millet_call", &e)) {
         whole.n_output = 0;
-        run((rt_session *)s, &whole, &e);
+        use(s, run, &(running){s->s, &whole}, &e);
         api_struct_out(call, &whole, sizeof whole);
     }
     return api_done(error, &e);
@@ -67,61 +104,107 @@ bool millet_run(millet_session *s, millet_call *call, millet_error *error) {
 bool millet_session_stats(const millet_session *s, millet_stats *stats) {
     err e = {0};
     if (!api_sized(stats, "millet_stats", &e)) return false;
-    rt_figures f = rt_session_figures((const rt_session *)s);
-    const millet_stats whole = {.calls = f.calls, .seconds = f.seconds, .state_bytes = f.state_bytes};
+    rt_figures f = rt_session_figures(s->s);
+    const millet_stats whole = {.calls = f.calls,
+                                .seconds = f.seconds,
+                                .state_bytes = f.state_bytes,
+                                .memory = heap_bytes(s->h),
+                                .memory_peak = heap_peak(s->h)};
     api_struct_out(stats, &whole, sizeof whole);
     return true;
 }
 
+/* ---- states ---- */
+
+typedef struct {
+    rt_session *s;
+    const char *name;
+    rt_tensor t;
+} naming;
+
 size_t millet_state_count(const millet_session *s) {
-    return rt_state_count((const rt_session *)s);
+    return rt_state_count(s->s);
 }
 
 const char *millet_state_name(const millet_session *s, size_t i) {
-    return i < millet_state_count(s) ? rt_state_name((const rt_session *)s, i) : NULL;
+    return i < millet_state_count(s) ? rt_state_name(s->s, i) : NULL;
+}
+
+static void get(void *args, err *e) {
+    naming *n = args;
+    rt_state_get(n->s, n->name, &n->t, e);
 }
 
 bool millet_state_get(millet_session *s, const char *name, millet_tensor *t, millet_error *error) {
     err e = {0};
-    rt_tensor r;
-    if (rt_state_get((rt_session *)s, name, &r, &e)) api_tensor_out(t, &r);
+    naming n = {.s = s->s, .name = name};
+    if (use(s, get, &n, &e)) api_tensor_out(t, &n.t);
     return api_done(error, &e);
+}
+
+static void set(void *args, err *e) {
+    naming *n = args;
+    rt_state_set(n->s, n->name, &n->t, e);
 }
 
 bool millet_state_set(millet_session *s, const char *name, const millet_tensor *t, millet_error *error) {
     err e = {0};
-    rt_tensor r;
-    if (api_tensor_in(&r, t, &e)) rt_state_set((rt_session *)s, name, &r, &e);
+    naming n = {.s = s->s, .name = name};
+    if (api_tensor_in(&n.t, t, &e)) use(s, set, &n, &e);
     return api_done(error, &e);
 }
 
 void millet_state_reset(millet_session *s) {
-    rt_state_reset((rt_session *)s);
+    if (!s->left) rt_state_reset(s->s);
 }
 
 bool millet_state_bind(millet_session *to, const millet_session *from, const char *name,
                        millet_error *error) {
     err e = {0};
-    rt_state_bind((rt_session *)to, (const rt_session *)from, name, &e);
+    if (to->left || from->left)
+        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
+    else if (rt_state_bind(to->s, from->s, name, &e) && to->p != from->p)
+        to->p->bound = from->p->bound = true;
     return api_done(error, &e);
 }
 
 bool millet_state_copy(millet_session *to, const millet_session *from, millet_error *error) {
     err e = {0};
-    rt_state_copy((rt_session *)to, (const rt_session *)from, &e);
+    if (to->left || from->left)
+        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
+    else
+        rt_state_copy(to->s, from->s, &e);
     return api_done(error, &e);
+}
+
+/* ---- snapshots ---- */
+
+typedef struct {
+    const rt_session *s;
+    rt_snapshot *snap;
+} taking;
+
+static void take(void *args, err *e) {
+    taking *k = args;
+    k->snap = rt_snapshot_take(k->s, e);
 }
 
 millet_snapshot *millet_snapshot_take(const millet_session *s, millet_error *error) {
     err e = {0};
-    rt_snapshot *snap = rt_snapshot_take((const rt_session *)s, &e);
-    api_done(error, &e);
-    return (millet_snapshot *)snap;
+    taking k = {.s = s->s};
+    if (s->left)
+        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
+    else
+        api_guard(s->h, take, &k, NULL, &e); /* changes nothing of s */
+    return api_done(error, &e) ? (millet_snapshot *)k.snap : NULL;
 }
 
 bool millet_snapshot_restore(millet_session *s, const millet_snapshot *snapshot, millet_error *error) {
     err e = {0};
-    rt_snapshot_restore((rt_session *)s, (const rt_snapshot *)snapshot, &e);
+    if (s->left)
+        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
+    else
+        rt_snapshot_restore(s->s, (const rt_snapshot *)snapshot, &e);
     return api_done(error, &e);
 }
 

@@ -1,83 +1,180 @@
 #include "api/api.h"
 #include "base/arena.h"
 #include "text/detokenize.h"
-#include <stdlib.h>
 
 struct millet_stream {
+    heap *h;
     detokenizer d;
     str piece;
+    bool left; /* in the middle, for want of memory */
 };
 
-static const tokenizer *inner(const millet_tokenizer *t) {
-    return (const tokenizer *)t;
+/* ---- tokenizers ---- */
+
+typedef struct {
+    const char *dir;
+    heap *h;
+    millet_tokenizer *t;
+} opening;
+
+static void open_tokenizer(void *args, err *e) {
+    opening *k = args;
+    tokenizer *t = tokenizer_load(k->dir, e);
+    if (!t) return;
+    k->t = mem_alloc(sizeof *k->t);
+    *k->t = (millet_tokenizer){k->h, t};
+}
+
+millet_tokenizer *millet_tokenizer_open_with(const char *dir, const millet_open_options *options,
+                                             millet_error *error) {
+    err e = {0};
+    millet_open_options o;
+    opening k = {.dir = dir};
+    if (api_struct_in(&o, sizeof o, options, "millet_open_options", &e)) k.h = api_heap(&o, &e);
+    if (k.h && !api_guard(k.h, open_tokenizer, &k, NULL, &e)) heap_drop(k.h);
+    return api_done(error, &e) ? k.t : NULL;
 }
 
 millet_tokenizer *millet_tokenizer_open(const char *dir, millet_error *error) {
-    err e = {0};
-    tokenizer *t = tokenizer_load(dir, &e);
-    api_done(error, &e);
-    return (millet_tokenizer *)t;
+    return millet_tokenizer_open_with(dir, NULL, error);
 }
 
 void millet_tokenizer_close(millet_tokenizer *t) {
-    tokenizer_free((tokenizer *)t);
+    if (!t) return;
+    heap *h = t->h;
+    tokenizer_free(t->t);
+    mem_free(t);
+    heap_drop(h);
 }
 
-static bool encode(const millet_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids,
-                   size_t *n, millet_error *error) {
+/* ---- whole texts ---- */
+
+/* A heap for one call, like that of t: several threads may use t. NULL with e set. */
+static heap *aside(const millet_tokenizer *t, err *e) {
+    heap *h = heap_new(NULL, heap_hooks_of(t->h));
+    if (!h) err_set(e, ERR_MEMORY, "out of memory");
+    return h;
+}
+
+typedef struct {
+    const millet_tokenizer *t;
+    const char *text;
+    size_t len;
+    unsigned flags;
+    token_list list;
+} encoding;
+
+static void encode(void *args, err *e) {
+    encoding *k = args;
+    tokenizer_encode(k->t->t, k->text, k->len, k->flags, &k->list, e);
+}
+
+static bool encode_aside(encoding k, int32_t **ids, size_t *n, millet_error *error) {
     err e = {0};
-    token_list list = {0};
-    bool ok = tokenizer_encode(inner(t), text, len, flags, &list, &e);
-    if (!ok) token_list_free(&list);
-    *ids = list.ids;
-    *n = list.n;
+    heap *h = aside(k.t, &e);
+    *ids = NULL;
+    *n = 0;
+    if (h && api_guard(h, encode, &k, NULL, &e)) {
+        *ids = api_give(h, k.list.ids, k.list.n * sizeof **ids, &e);
+        *n = *ids ? k.list.n : 0;
+    }
+    heap_drop(h);
     return api_done(error, &e);
 }
 
 bool millet_encode(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
                    millet_error *error) {
-    return encode(t, text, len, 0, ids, n, error);
+    return encode_aside((encoding){t, text, len, 0, {0}}, ids, n, error);
 }
 
 bool millet_encode_prompt(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
                           millet_error *error) {
-    return encode(t, text, len, TOKENIZER_TEMPLATE, ids, n, error);
+    return encode_aside((encoding){t, text, len, TOKENIZER_TEMPLATE, {0}}, ids, n, error);
+}
+
+typedef struct {
+    const millet_tokenizer *t;
+    const int32_t *ids;
+    size_t n;
+    bool skip_special;
+    str out;
+} decoding;
+
+static void decode(void *args, err *e) {
+    decoding *k = args;
+    (void)e;
+    str_adds(&k->out, ""); /* never NULL */
+    tokenizer_decode(k->t->t, k->ids, k->n, k->skip_special, &k->out);
 }
 
 char *millet_decode(const millet_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, size_t *len) {
-    str out = {0};
-    str_adds(&out, ""); /* never NULL */
-    tokenizer_decode(inner(t), ids, n, skip_special, &out);
-    if (len) *len = out.len;
-    return out.s;
+    err e = {0};
+    decoding k = {t, ids, n, skip_special, {0}};
+    heap *h = aside(t, &e);
+    char *text = NULL;
+    if (h && api_guard(h, decode, &k, NULL, &e)) text = api_give(h, k.out.s, k.out.len + 1, &e);
+    if (len) *len = text ? k.out.len : 0;
+    heap_drop(h);
+    return text;
+}
+
+/* ---- texts as they come ---- */
+
+typedef struct {
+    const millet_tokenizer *t;
+    bool skip_special;
+    heap *h;
+    millet_stream *s;
+} beginning;
+
+static void begin(void *args, err *e) {
+    beginning *k = args;
+    (void)e;
+    k->s = mem_alloc(sizeof *k->s);
+    *k->s = (millet_stream){.h = k->h};
+    detokenizer_begin(&k->s->d, k->t->t, k->skip_special);
 }
 
 millet_stream *millet_stream_new(const millet_tokenizer *t, bool skip_special) {
-    millet_stream *s = mem_alloc(sizeof *s);
-    *s = (millet_stream){0};
-    detokenizer_begin(&s->d, inner(t), skip_special);
-    return s;
+    err e = {0};
+    beginning k = {t, skip_special, aside(t, &e), NULL};
+    if (!k.h || api_guard(k.h, begin, &k, NULL, &e)) return k.s;
+    heap_drop(k.h);
+    return NULL;
 }
 
 void millet_stream_free(millet_stream *s) {
-    if (!s) return;
-    str_free(&s->piece);
-    free(s);
+    if (s) heap_drop(s->h);
 }
 
-static void hand_out(millet_stream *s, const char **text, size_t *len) {
+typedef struct {
+    millet_stream *s;
+    int32_t id;
+    bool end; /* no id: what is left */
+} pushing;
+
+static void push(void *args, err *e) {
+    const pushing *k = args;
+    (void)e;
+    if (k->end)
+        detokenizer_flush(&k->s->d, &k->s->piece);
+    else
+        detokenizer_push(&k->s->d, k->id, &k->s->piece);
+}
+
+static void piece(pushing k, const char **text, size_t *len) {
+    err e = {0};
+    millet_stream *s = k.s;
+    str_clear(&s->piece);
+    if (s->left || !api_guard(s->h, push, &k, &s->left, &e)) str_clear(&s->piece);
     *text = str_get(&s->piece);
     *len = s->piece.len;
 }
 
 void millet_stream_push(millet_stream *s, int32_t id, const char **text, size_t *len) {
-    str_clear(&s->piece);
-    detokenizer_push(&s->d, id, &s->piece);
-    hand_out(s, text, len);
+    piece((pushing){s, id, false}, text, len);
 }
 
 void millet_stream_flush(millet_stream *s, const char **text, size_t *len) {
-    str_clear(&s->piece);
-    detokenizer_flush(&s->d, &s->piece);
-    hand_out(s, text, len);
+    piece((pushing){s, 0, true}, text, len);
 }

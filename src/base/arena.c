@@ -1,7 +1,6 @@
 #include "base/arena.h"
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_BLOCK 4096u
@@ -19,27 +18,6 @@ struct arena {
 
 #define HEAD ((sizeof(block) + ALIGN - 1) / ALIGN * ALIGN)
 
-void mem_die(size_t size) {
-    fprintf(stderr, "millet: out of memory (%zu bytes asked for)\n", size);
-    exit(1);
-}
-
-void *mem_alloc(size_t size) {
-    void *p = malloc(size ? size : 1);
-    if (!p) mem_die(size);
-    return p;
-}
-
-void *mem_realloc(void *p, size_t size) {
-    void *q = realloc(p, size ? size : 1);
-    if (!q) mem_die(size);
-    return q;
-}
-
-void *mem_try(size_t count, size_t size) {
-    return calloc(count ? count : 1, size ? size : 1);
-}
-
 arena *arena_new(void) {
     arena *a = mem_alloc(sizeof *a);
     a->top = NULL;
@@ -49,7 +27,7 @@ arena *arena_new(void) {
 static void free_blocks(block *b) {
     while (b) {
         block *prev = b->prev;
-        free(b);
+        mem_free(b);
         b = prev;
     }
 }
@@ -57,14 +35,14 @@ static void free_blocks(block *b) {
 void arena_free(arena *a) {
     if (!a) return;
     free_blocks(a->top);
-    free(a);
+    mem_free(a);
 }
 
 void arena_reset(arena *a) {
     block *first = a->top;
     while (first && first->prev) {
         block *prev = first->prev;
-        free(first);
+        mem_free(first);
         first = prev;
     }
     if (first) first->used = 0;

@@ -1,9 +1,8 @@
 /* Bump arena: memory that lives as long as a phase (a program, a request). Nothing in it is freed one by one.
- * Small bookkeeping allocations can't fail: when the system has no memory left, mem_die() ends the process
- * with one line. Memory whose size comes from input (tensors, states) is taken with mem_try() and reported as
- * an error. */
+ * (base/heap.h: what happens when there is no memory left.) */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
+#include "base/heap.h"
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,11 +27,4 @@ char *arena_printf(arena *a, const char *fmt, ...) __attribute__((format(printf,
 
 #define ARENA_NEW(a, T)      ((T *)arena_alloc(a, sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_array(a, n, sizeof(T)))
-
-/* malloc / realloc that never return NULL (see above). */
-void *mem_alloc(size_t size);
-void *mem_realloc(void *p, size_t size);
-/* Zeroed memory of a size that input decides; NULL when there is none. Free with free(). */
-void *mem_try(size_t count, size_t size);
-_Noreturn void mem_die(size_t size);
 #endif

@@ -13,8 +13,12 @@
 
 static const uint8_t empty[1];
 
+static void unmap(void *p, size_t n) {
+    munmap(p, n);
+}
+
 bool file_open_map(file_map *m, const char *path, err *e) {
-    *m = (file_map){empty, 0};
+    *m = (file_map){empty, 0, NULL};
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe without a writer must not block */
     if (fd < 0) return err_errno(e, "%s", path);
     struct stat st;
@@ -28,7 +32,11 @@ bool file_open_map(file_map *m, const char *path, err *e) {
         if (p == MAP_FAILED)
             ok = err_errno(e, "%s: can't map %lld bytes", path, (long long)st.st_size);
         else
-            *m = (file_map){p, (size_t)st.st_size};
+            *m = (file_map){p, (size_t)st.st_size, mem_hold(unmap, p, (size_t)st.st_size)};
+        if (m->size && !m->hold) {
+            file_unmap(m);
+            ok = err_set(e, ERR_MEMORY, "%s: no memory to open it", path);
+        }
     }
     close(fd);
     return ok;
@@ -36,7 +44,8 @@ bool file_open_map(file_map *m, const char *path, err *e) {
 
 void file_unmap(file_map *m) {
     if (m->size) munmap((void *)m->data, m->size);
-    *m = (file_map){empty, 0};
+    mem_free(m->hold);
+    *m = (file_map){empty, 0, NULL};
 }
 
 void file_will_stream(const file_map *m) {
@@ -71,7 +80,7 @@ bool file_make_dirs(const char *path, err *e) {
     }
     if (ok && mkdir(p, 0777) && errno != EEXIST) ok = err_errno(e, "%s: can't create the directory", path);
     if (ok && !file_is_dir(path)) ok = err_set(e, ERR_IO, "%s: exists and is not a directory", path);
-    free(p);
+    mem_free(p);
     return ok;
 }
 
@@ -111,7 +120,7 @@ bool file_out_begin(file_out *o, const char *path, err *e) {
     o->fd = open(o->staged ? o->staged : path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (o->fd >= 0) return true;
     err_errno(e, "%s: can't write", path);
-    free(o->staged);
+    mem_free(o->staged);
     o->staged = NULL;
     return false;
 }
@@ -127,7 +136,7 @@ bool file_out_end(file_out *o, bool keep, err *e) {
     if (close(o->fd) && keep && ok) ok = err_errno(e, "%s: can't write", o->path);
     if (keep && ok && o->staged && rename(o->staged, o->path)) ok = err_errno(e, "%s: can't write", o->path);
     if (o->staged && !(keep && ok)) unlink(o->staged);
-    free(o->staged);
+    mem_free(o->staged);
     *o = (file_out){.fd = -1};
     return ok && keep;
 }

@@ -8,6 +8,7 @@
 typedef struct {
     const uint8_t *data; /* non-NULL even for an empty file */
     size_t size;
+    void *hold; /* unmaps it with the heap */
 } file_map;
 
 /* Maps a regular file read-only. Pages are shared with every process that maps the same file. */

@@ -172,6 +172,21 @@ static void syntax_error(reader *r, yajl_handle h) {
             line);
 }
 
+static void *yajl_take(void *ctx, size_t n) {
+    (void)ctx;
+    return mem_alloc(n);
+}
+
+static void *yajl_retake(void *ctx, void *p, size_t n) {
+    (void)ctx;
+    return mem_realloc(p, n);
+}
+
+static void yajl_give(void *ctx, void *p) {
+    (void)ctx;
+    mem_free(p);
+}
+
 const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e) {
     reader r = {.a = a, .what = what, .e = e};
     if (n > UINT32_MAX / 2) {
@@ -179,7 +194,8 @@ const json *json_parse(arena *a, const char *what, const void *text, size_t n, e
         return NULL;
     }
     if (!check_surrogates(&r, text, n)) return NULL;
-    yajl_handle h = yajl_alloc(&callbacks, NULL, &r);
+    yajl_alloc_funcs memory = {yajl_take, yajl_retake, yajl_give, NULL};
+    yajl_handle h = yajl_alloc(&callbacks, &memory, &r);
     if (!h) mem_die(0);
     yajl_status s = yajl_parse(h, text, n);
     if (s == yajl_status_ok) s = yajl_complete_parse(h);

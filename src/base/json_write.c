@@ -30,7 +30,7 @@ static void add_children(str *out, const json *v, const format *f) {
         if (v->kind == JSON_OBJECT) str_adds(out, f->colon);
         add_flat(out, child[i], f);
     }
-    free(child);
+    mem_free(child);
 }
 
 static void add_flat(str *out, const json *v, const format *f) {

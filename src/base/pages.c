@@ -1,10 +1,9 @@
 #define _GNU_SOURCE
 #include "base/pages.h"
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/heap.h"
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -19,6 +18,10 @@ enum {
     ENOUGH = 4    /* of them not zero */
 };
 
+static void unmap(void *map, size_t n) {
+    munmap(map, n);
+}
+
 bool pages_map(pages *p, size_t bytes) {
     size_t n = bytes / PAGES_LARGE, room = n ? PAGES_LARGE : 0;
     *p = (pages){0};
@@ -26,13 +29,15 @@ bool pages_map(pages *p, size_t bytes) {
     char *at = mmap(NULL, bytes + room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return pages_unmap(p), false;
     size_t before = room ? (PAGES_LARGE - (uintptr_t)at % PAGES_LARGE) % PAGES_LARGE : 0;
-    *p = (pages){at + before, bytes, p->joined, n, at, bytes + room};
-    return true;
+    *p = (pages){at + before, bytes, p->joined, n, at, bytes + room, NULL};
+    p->hold = mem_hold(unmap, at, p->mapped);
+    return p->hold || (pages_unmap(p), false);
 }
 
 void pages_unmap(pages *p) {
+    mem_free(p->hold);
     if (p->map) munmap(p->map, p->mapped);
-    free(p->joined);
+    mem_free(p->joined);
     *p = (pages){0};
 }
 

@@ -7,8 +7,8 @@
  *     pages_join(&p, clock_seconds() + 0.01);      now and then; content stays
  *     pages_unmap(&p);
  *
- * Filled is what is not zero, so nothing has to be said of what is written where.
- */
+ * Filled is what is not zero, so nothing has to be said of what is written where. The heap that is current
+ * when they are mapped takes them down with it, but doesn't count them, and its hooks aren't asked. */
 #ifndef BASE_PAGES_H
 #define BASE_PAGES_H
 #include <stdbool.h>
@@ -23,6 +23,7 @@ typedef struct {
     size_t left;  /* those that are not */
     void *map;    /* what data lies in */
     size_t mapped;
+    void *hold; /* undoes the map with the heap */
 } pages;
 
 /* bytes > 0. False: there is no memory; *p is empty then. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 void str_free(str *b) {
-    free(b->s);
+    mem_free(b->s);
     *b = (str){0};
 }
 

@@ -108,7 +108,7 @@ void team_barrier(team *t, unsigned worker) {
 
 static void *serve(void *arg) {
     member m = *(member *)arg;
-    free(arg);
+    mem_free(arg);
     team *t = m.t;
     for (unsigned seen = 0;; seen++) {
         wait_change(t, m.worker, &t->start, seen);
@@ -119,7 +119,7 @@ static void *serve(void *arg) {
 }
 
 team *team_new(unsigned threads) {
-    team *t = aligned_alloc(64, sizeof *t);
+    team *t = mem_try_aligned(sizeof *t, 64);
     if (!t) mem_die(sizeof *t);
     *t = (team){.holders = 1, .n = 1};
     for (unsigned i = 0; i < TEAM_MAX; i++) {
@@ -130,10 +130,11 @@ team *team_new(unsigned threads) {
     if (threads > TEAM_MAX) threads = TEAM_MAX;
     unsigned started = 1;
     for (; started < threads; started++) {
-        member *m = mem_alloc(sizeof *m);
+        member *m = mem_try(1, sizeof *m);
+        if (!m) break;
         *m = (member){t, started};
         if (!pthread_create(&t->id[started], NULL, serve, m)) continue;
-        free(m);
+        mem_free(m);
         break;
     }
     t->n = started; /* nobody reads it before the first run */
@@ -150,7 +151,7 @@ void team_free(team *t) {
     t->stop = true;
     if (t->n > 1) change(t, &t->start);
     for (unsigned i = 1; i < t->n; i++) pthread_join(t->id[i], NULL);
-    free(t);
+    mem_free(t);
 }
 
 unsigned team_size(const team *t) {

@@ -100,7 +100,7 @@ bool wire_scalar(wire_in *in, int kind, const uint8_t **at, uint64_t *v) {
 }
 
 void wire_free(wire_out *o) {
-    free(o->buf);
+    mem_free(o->buf);
     *o = (wire_out){0};
 }
 
@@ -119,7 +119,7 @@ static uint8_t *room(wire_out *o, size_t n) {
         if (cap < size + n) cap = size + n;
         uint8_t *b = mem_alloc(cap);
         if (size) memcpy(b + cap - size, o->buf + o->at, size);
-        free(o->buf);
+        mem_free(o->buf);
         *o = (wire_out){b, cap, cap - size};
     }
     o->at -= n;

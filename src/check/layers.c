@@ -61,13 +61,13 @@ void layers_end(layer_capture *c) {
         c->layer[i].sum.layer = (int64_t)i;
         finish(&c->layer[i].sum);
         if (c->layer[i].sum.values) r->layer[r->n++] = c->layer[i].sum;
-        free(c->layer[i].x);
+        mem_free(c->layer[i].x);
     }
     for (size_t i = 0; i < c->n_boundary; i++) finish(&c->boundary[i].out);
     r->boundary = c->boundary;
     r->n_boundary = c->n_boundary;
-    free(c->layer);
-    free(c);
+    mem_free(c->layer);
+    mem_free(c);
 }
 
 static void add(check_layer *sum, const float *ref, const float *got, size_t n) {
@@ -119,7 +119,7 @@ void layers_handed(layer_capture *c, size_t package, size_t first, const float *
 }
 
 void check_layers_free(check_layers *r) {
-    free(r->layer);
-    free(r->boundary);
+    mem_free(r->layer);
+    mem_free(r->boundary);
     *r = (check_layers){0};
 }

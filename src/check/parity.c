@@ -136,8 +136,8 @@ static bool compare_row(void *ctx, size_t index, const decoder_row *row, err *e)
         if (at + 1 < t->n) compare_next(r, ref, got, ids, n, t->ids[at + 1]);
         add_position(one, (check_position){c->text, at, t->ids[at], (int32_t)want, id, kl, margin});
     }
-    free(scores);
-    free(kept);
+    mem_free(scores);
+    mem_free(kept);
     return ok;
 }
 
@@ -214,9 +214,9 @@ static bool run(comparison *c, const lm *reference, rt_mode mode, err *e) {
     if (ok && c->layers) c->capture = layers_new(c->layers, c->side[0].m, reference);
     check_phase(c->w, "scores", check_texts_tokens(c->texts) * (c->n + 1));
     for (c->text = 0; ok && c->text < c->texts->n; c->text++) ok = compare_text(c, reference, mode, e);
-    free(c->row);
-    free(c->pick);
-    free(c->seen);
+    mem_free(c->row);
+    mem_free(c->pick);
+    mem_free(c->seen);
     layers_end(c->capture);
     return ok;
 }
@@ -233,11 +233,11 @@ bool check_parity_run(check_parity *r, check_layers *layers, const lm *const *ar
             r[i].cosine /= (double)r[i].positions;
             r[i].kl /= (double)r[i].positions;
         }
-    free(c.side);
+    mem_free(c.side);
     return ok;
 }
 
 void check_parity_free(check_parity *r) {
-    free(r->position);
+    mem_free(r->position);
     *r = (check_parity){0};
 }

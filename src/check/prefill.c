@@ -69,7 +69,7 @@ static bool compare_state(check_prefill_case *c, const char *name, decoder *by_s
         difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
         norm += (double)b[i] * b[i];
     }
-    free(a);
+    mem_free(a);
     double error = norm > 0 ? sqrt(difference / norm) : difference > 0 ? INFINITY : 0;
     if (ok && (!c->state || error > c->state_error)) c->state = name, c->state_error = error;
     return ok;
@@ -184,8 +184,8 @@ static bool run_all(prefilling *p, const check_texts *t, const int64_t *size, si
     for (size_t i = 0; ok && i < n; i++)
         if (size[i] <= context) ok = run_lengths(p, &m, size[i], e);
     ok = ok && run_long(p, &m, size, n, e);
-    free(m.ids);
-    free(m.same);
+    mem_free(m.ids);
+    mem_free(m.same);
     return ok;
 }
 
@@ -203,6 +203,6 @@ bool check_prefill_run(check_prefill *r, const lm *artifact, const check_texts *
 }
 
 void check_prefill_free(check_prefill *r) {
-    free(r->test);
+    mem_free(r->test);
     *r = (check_prefill){0};
 }

@@ -277,7 +277,7 @@ bool check_ranges_run(check_ranges *r, const lm *artifact, const lm *reference, 
 }
 
 void check_ranges_free(check_ranges *r) {
-    free(r->row);
+    mem_free(r->row);
     str_free(&r->first_path);
     *r = (check_ranges){0};
 }

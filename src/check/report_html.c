@@ -97,7 +97,7 @@ static void add_layers(const check_layers *l, str *s) {
                          .first = l->layer[0].layer,
                          .last = l->layer[l->n - 1].layer};
     plot_columns(s, &d);
-    free(value);
+    mem_free(value);
     if (l->n_boundary)
         str_adds(
             s, "<div class=\"scroll\"><table><tr><th>package</th><th>behind layer</th><th>error</th></tr>\n");

@@ -51,7 +51,7 @@ bool row_compare(row_result *r, const decoder_row *ref, const decoder_row *got, 
         pick[i] = ok ? ref->score[got->id[i]] : 0;
     }
     if (ok) r->kl = row_divergence(pick, got->score, got->n, &r->error);
-    free(pick);
+    mem_free(pick);
     return ok || err_set(e, ERR_INVALID, "a candidate is no id of the vocabulary");
 }
 

@@ -89,8 +89,8 @@ static bool run_scores(running *g, err *e) {
     ok = ok && check_parity_run(parity, &r->layers, m, r->n_side, g->reference, &r->scored, g->o->mode,
                                 &g->watch, e);
     for (size_t i = 0; i < r->n_side; i++) r->side[i].parity = parity[i];
-    free(parity);
-    free(m);
+    mem_free(parity);
+    mem_free(m);
     return ok;
 }
 
@@ -169,7 +169,7 @@ void check_report_free(check_report *r) {
         check_parity_free(&r->side[i].parity);
         lm_close(r->side[i].m);
     }
-    free(r->side);
+    mem_free(r->side);
     check_texts_free(&r->scored);
     check_texts_free(&r->texts);
     check_texts_free(&r->prompts);

@@ -18,7 +18,7 @@ bool side_begin(side *s, const lm *m, size_t i, arena *scratch, err *e) {
 void side_end(side *s) {
     for (uint32_t i = 0; s->f && s->v.env && i < s->f->n_values; i++) ref_tensor_drop(&s->v.env[i]);
     ref_eval_free_spares(&s->v);
-    free(s->v.env);
+    mem_free(s->v.env);
 }
 
 /* depth: how many decompressing ops may lie one behind the other. */

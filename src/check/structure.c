@@ -157,6 +157,6 @@ bool check_structure_run(check_structure *r, str *failures, const char *path, co
 }
 
 void check_structure_free(check_structure *r) {
-    free(r->package);
+    mem_free(r->package);
     *r = (check_structure){0};
 }

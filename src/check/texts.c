@@ -117,7 +117,7 @@ void check_texts_cut(check_texts *t, const check_texts *from, size_t budget) {
 }
 
 void check_texts_free(check_texts *t) {
-    for (size_t i = 0; i < t->n && !t->borrowed; i++) free(t->text[i].ids);
-    free(t->text);
+    for (size_t i = 0; i < t->n && !t->borrowed; i++) mem_free(t->text[i].ids);
+    mem_free(t->text);
     *t = (check_texts){0};
 }

@@ -85,11 +85,11 @@ static bool compare(check_weights *r, side *got, const ir_value *a, side *ref, c
         add_piece(&s, values, values + PIECE, (size_t)n, a->type.dtype == DT_FP16);
         if (matrix) by_row[2 * (i / width)] += s.error - error, by_row[2 * (i / width) + 1] += s.norm - norm;
     }
-    free(values);
+    mem_free(values);
     check_weight w = {a->name, s.differ, s.first, relative(&s), -1, 0, compressed, false};
     if (matrix && by_row) find_worst_row(&w, by_row, rows);
     bool ok = by_row || err_set(got->v.e, ERR_MEMORY, "no memory for sums of %lld rows", (long long)rows);
-    free(by_row);
+    mem_free(by_row);
     judge(r, w);
     forget(got, a);
     forget(ref, b);
@@ -209,11 +209,11 @@ static bool compare_tables(check_weights *r, const char *name, const embedding *
         add_piece(&s, row, row + width, width, kind == EMBEDDING_FP16);
         by_row[2 * i] = s.error - error, by_row[2 * i + 1] = s.norm - norm;
     }
-    free(row);
+    mem_free(row);
     check_weight w = {name, s.differ, s.first, relative(&s), -1, 0, compressed, false};
     if (by_row && compressed) find_worst_row(&w, by_row, embedding_rows(got));
     bool ok = by_row || err_set(e, ERR_MEMORY, "no memory for sums of the table's rows");
-    free(by_row);
+    mem_free(by_row);
     judge(r, w);
     return ok;
 }
@@ -234,6 +234,6 @@ bool check_weights_run(check_weights *r, const lm *artifact, const lm *reference
 }
 
 void check_weights_free(check_weights *r) {
-    free(r->bad);
+    mem_free(r->bad);
     *r = (check_weights){0};
 }

@@ -59,7 +59,7 @@ static void measure(bench_rate *r, team *t) {
     }
     qsort(rate, n, sizeof *rate, by_value);
     r->best = rate[n - 1], r->median = rate[n / 2];
-    free(rate);
+    mem_free(rate);
 }
 
 static void measure_rates(bench_limits *l) {

@@ -133,7 +133,7 @@ int cmd_run(const cli_args *a) {
     else if (ok && cli_flush())
         print_speed(&r, load);
     generate_result_free(&r);
-    free(ids);
+    mem_free(ids);
     lm_close(m);
     if (!ok) return cli_fail(&e);
     return cli_done();

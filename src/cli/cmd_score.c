@@ -101,7 +101,7 @@ int cmd_score(const cli_args *a) {
     ok = ok && score_ids(m, ids, n, &o, &r, &e);
     if (p.shown && p.last > p.start) fputs("\r\033[K", stderr);
     if (ok) (cli_flag(a, "json") ? print_json : print_text)(m, &r);
-    free(ids);
+    mem_free(ids);
     lm_close(m);
     return ok ? CLI_OK : cli_fail(&e);
 }

@@ -77,7 +77,7 @@ static bool convert_lines(converter *c, bool decode, err *e) {
     if (ok && n < 0 && !feof(stdin))
         ok = /* no memory for the line too */
             err_errno(e, "standard input");
-    free(line);
+    free(line); /* getline()'s */
     return ok;
 }
 

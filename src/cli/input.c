@@ -75,7 +75,7 @@ bool cli_read_ids(const char *path, int32_t **ids, size_t *n, err *e) {
     }
     str_free(&text);
     if (ok) return true;
-    free(*ids);
+    mem_free(*ids);
     *ids = NULL;
     *n = 0;
     return false;

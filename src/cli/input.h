@@ -6,6 +6,6 @@
 
 /* A whole file, which must be UTF-8. */
 bool cli_read_text(str *out, const char *path, err *e);
-/* A JSON array of token ids, or ids separated by white space. *ids: free() it. */
+/* A JSON array of token ids, or ids separated by white space. *ids: mem_free() it. */
 bool cli_read_ids(const char *path, int32_t **ids, size_t *n, err *e);
 #endif

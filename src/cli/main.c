@@ -1,7 +1,10 @@
+#include "base/heap.h"
 #include "cli/engine.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int cmd_version(const cli_args *a) {
@@ -62,7 +65,31 @@ static int dispatch(int argc, char **argv) {
     return run_command(command, argc - 2, argv + 2);
 }
 
+/* The words of the command line, and what comes of them. */
+typedef struct {
+    int argc;
+    char **argv;
+    int code;
+} invocation;
+
+static void invoke(void *ctx) {
+    invocation *i = ctx;
+    i->code = dispatch(i->argc, i->argv);
+}
+
+/* MILLET_DUMP's stages. */
+static void print_dump(void *ctx, unsigned level, const char *text) {
+    (void)ctx;
+    if (level == HEAP_LOG_DUMP) fputs(text, stderr);
+}
+
 int main(int argc, char **argv) {
+    invocation i = {argc, argv, CLI_FAILED};
+    const heap_hooks hooks = {.log = print_dump};
+    heap *h = getenv("MILLET_DUMP") ? heap_new(NULL, &hooks) : NULL;
+    size_t wanted;
     cli_begin();
-    return cli_end(dispatch(argc, argv));
+    if (!mem_guard(h, invoke, &i, &wanted)) cli_error("out of memory (%zu bytes asked for)", wanted);
+    heap_drop(h);
+    return cli_end(i.code);
 }

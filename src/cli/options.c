@@ -201,8 +201,8 @@ cli_args *cli_parse(int command, int argc, char **argv) {
 }
 
 void cli_args_free(cli_args *a) {
-    if (a) free(a->many);
-    free(a);
+    if (a) mem_free(a->many);
+    mem_free(a);
 }
 
 const char *cli_arg(const cli_args *a, const char *name) {

@@ -56,7 +56,7 @@ static void hash_one(void *ctx, size_t i, unsigned thread) {
     char *path = mem_alloc(n); /* arenas are not for several threads */
     strcat(strcat(strcpy(path, w->root), "/"), f->path);
     sha256_file(path, f->sha256, &f->bytes, &w->hashing[i]);
-    free(path);
+    mem_free(path);
 }
 
 bool listing_make(listing *l, arena *a, const char *root, const char *below, err *e) {

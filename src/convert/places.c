@@ -23,12 +23,8 @@ static const char *parent_of(arena *a, const char *path) {
 /* path without links and dots; of a path that is not there yet, what exists of it. */
 static const char *real(arena *a, const char *path) {
     for (;;) {
-        char *r = realpath(path, NULL);
-        if (r) {
-            const char *s = arena_str(a, r);
-            free(r);
-            return s;
-        }
+        char whole[PATH_MAX];
+        if (realpath(path, whole)) return arena_str(a, whole);
         const char *up = parent_of(a, path);
         if (!strcmp(up, path)) return path;
         path = up;

@@ -22,10 +22,9 @@ static bool is_commit(const char *s, size_t n) {
 /* The commit that a download tool noted: in the name of a snapshot directory, or beside the files. NULL:
  * none. */
 static const char *revision(const job *j) {
-    char *real = realpath(j->dir, NULL);
-    const char *slash = real ? strrchr(real, '/') : NULL, *found = NULL;
+    char real[PATH_MAX];
+    const char *slash = realpath(j->dir, real) ? strrchr(real, '/') : NULL, *found = NULL;
     if (slash && is_commit(slash + 1, strlen(slash + 1))) found = arena_str(j->a, slash + 1);
-    free(real);
     const char *note = arena_printf(j->a, "%s/.cache/huggingface/download/config.json.metadata", j->dir);
     file_map m;
     err none = {0};

@@ -180,7 +180,7 @@ bool blob_write(const blob_plan *p, const char *path, blob_progress_fn *progress
     if (!o.piece) return err_set(e, ERR_MEMORY, "%s: no memory for a piece of the file", path);
     o.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (o.fd < 0) {
-        free(o.piece);
+        mem_free(o.piece);
         return err_errno(e, "%s: can't write", path);
     }
     uint8_t header[BLOB_ALIGN] = {0};
@@ -189,8 +189,8 @@ bool blob_write(const blob_plan *p, const char *path, blob_progress_fn *progress
     bool ok = put(&o, header, sizeof header);
     for (size_t i = 0; ok && i < p->n; i++) ok = put_record(&o, &p->record[i]);
     ok = ok && write_out(&o, o.piece, (size_t)(o.at - o.written)) && step(&o);
-    free(o.block);
-    free(o.piece);
+    mem_free(o.block);
+    mem_free(o.piece);
     if (close(o.fd) && ok) ok = err_errno(e, "%s: can't write", path);
     return ok;
 }

@@ -156,7 +156,7 @@ static embedding *open_table(const embedding *as, const char *path,
         }
         file_unmap(&t->map);
     }
-    free(t);
+    mem_free(t);
     return NULL;
 }
 
@@ -176,8 +176,8 @@ embedding *embedding_open_npy(const char *path, err *e) {
 void embedding_close(embedding *t) {
     if (!t) return;
     file_unmap(&t->map);
-    free(t->path);
-    free(t);
+    mem_free(t->path);
+    mem_free(t);
 }
 
 int64_t embedding_rows(const embedding *t) {
@@ -270,8 +270,8 @@ static bool write_rows(file_out *o, embedding_kind kind, int64_t rows, int64_t w
         *crc = crc32_add(*crc, b, (size_t)n * row_bytes);
         ok = file_out_write(o, b, (size_t)n * row_bytes, e);
     }
-    free(f);
-    free(b);
+    mem_free(f);
+    mem_free(b);
     return ok;
 }
 

@@ -106,7 +106,7 @@ static void put_metadata(wire_out *o, const coreml_model *m) {
         wire_string(o, ENTRY_KEY, sorted[i].key, strlen(sorted[i].key));
         wire_end(o, META_USER, entry);
     }
-    free(sorted);
+    mem_free(sorted);
     put_text(o, META_LICENSE, m->license);
     put_text(o, META_AUTHOR, m->author);
     put_text(o, META_VERSION, m->version);

@@ -112,7 +112,7 @@ static bool put_immediate(writer *w, const ir_const *c) {
         ok = c->fill(c->fill_ctx, 0, (uint64_t)ir_type_count(&c->type), made, w->e);
     }
     if (ok) put_elements(w->o, c, made ? made : c->data);
-    free(made);
+    mem_free(made);
     wire_end(w->o, IMMEDIATE_TENSOR, tensor);
     wire_end(w->o, VALUE_IMMEDIATE, whole);
     return ok;

@@ -45,12 +45,19 @@ static int by_text(const void *x, const void *y) {
     return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
+static void close_dir(void *d, size_t n) {
+    (void)n;
+    closedir(d);
+}
+
 /* What lies in dir and is wanted, by name. */
 static names list(arena *a, const char *dir, bool (*wanted)(const char *name)) {
     names l = {0};
     DIR *d = opendir(dir);
+    void *hold = d ? mem_hold(close_dir, d, 0) : NULL;
     for (struct dirent *f; d && (f = readdir(d));)
         if (wanted(f->d_name)) add_name(&l, a, arena_str(a, f->d_name));
+    mem_free(hold);
     if (d) closedir(d);
     if (l.n) qsort(l.name, l.n, sizeof *l.name, by_text);
     return l;

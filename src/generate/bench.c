@@ -138,7 +138,7 @@ static double median(const double *x, int n) {
     memcpy(sorted, x, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, by_value);
     double m = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
-    free(sorted);
+    mem_free(sorted);
     return m;
 }
 
@@ -157,7 +157,7 @@ static bool prepare(bench *b, err *e) {
 static void release(bench *b) {
     decoder_free(b->base);
     sampler_free(b->greedy);
-    free(b->ids);
+    mem_free(b->ids);
 }
 
 static bool all_trials(const bench *b, bench_result *r, err *e) {
@@ -197,8 +197,8 @@ bool bench_run_profile(const lm *m, rt_mode mode, const bench_case *c, bool (*ke
 }
 
 void bench_result_free(bench_result *r) {
-    free(r->prompt_seconds);
-    free(r->decode_seconds);
+    mem_free(r->prompt_seconds);
+    mem_free(r->decode_seconds);
     *r = (bench_result){0};
 }
 

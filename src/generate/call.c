@@ -10,7 +10,7 @@
 bool room_for(room *r, size_t count, size_t size, err *e) {
     size_t bytes;
     if (!__builtin_mul_overflow(count, size, &bytes) && bytes <= r->bytes) return true;
-    free(r->p);
+    mem_free(r->p);
     r->p = mem_try(count, size);
     r->bytes = r->p ? bytes : 0;
     return r->p || err_set(e, ERR_MEMORY, "no memory for %zu elements of an input", count);
@@ -58,9 +58,9 @@ void timeline_reset(timeline *l, const lm *m) {
 
 void timeline_free(timeline *l, const lm *m) {
     for (size_t i = 0; l->s && i < m->n_model; i++) rt_session_free(l->s[i]);
-    for (size_t i = 0; l->carried && i < m->form.n_carried; i++) free(l->carried[i]);
-    free(l->s);
-    free(l->carried);
+    for (size_t i = 0; l->carried && i < m->form.n_carried; i++) mem_free(l->carried[i]);
+    mem_free(l->s);
+    mem_free(l->carried);
     *l = (timeline){0};
 }
 
@@ -86,14 +86,14 @@ bool caller_new(caller *c, const lm *m, err *e) {
 }
 
 void caller_free(caller *c) {
-    for (size_t i = 0; i < MEANS_COUNT; i++) free(c->made[i].p);
-    free(c->table.p);
-    free(c->converted.p);
-    free(c->shown.p);
-    free(c->out);
-    free((void *)c->score);
-    free(c->score_is);
-    free(c->row);
+    for (size_t i = 0; i < MEANS_COUNT; i++) mem_free(c->made[i].p);
+    mem_free(c->table.p);
+    mem_free(c->converted.p);
+    mem_free(c->shown.p);
+    mem_free(c->out);
+    mem_free((void *)c->score);
+    mem_free(c->score_is);
+    mem_free(c->row);
     *c = (caller){0};
 }
 
@@ -273,7 +273,7 @@ static bool run_stage(caller *c, const call *k, size_t i, const rt_tensor *hidde
                      g->input[b].name);
         if (ok) memcpy(k->line->carried[g->input[b].carried], t->data, (size_t)ir_type_bytes(&t->type));
     }
-    if (in != few) free(in);
+    if (in != few) mem_free(in);
     return ok;
 }
 
@@ -355,7 +355,7 @@ static bool best_row(caller *c, size_t t, decoder_row *r, err *e) {
     for (size_t i = 1; i < n; i++)
         if (v[i] > v[best]) best = i;
     c->row[0] = v[best];
-    free(v);
+    mem_free(v);
     c->best =
         ((const int32_t *)id->data)[t * stride_of(&id->type, bi->t) + best * stride_of(&id->type, bi->c)];
     if (f->slice && (c->best < 0 || c->best >= f->slice[best]))

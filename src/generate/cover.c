@@ -18,6 +18,6 @@ bool cover_plan(const int64_t *size, size_t n_size, size_t n, int64_t room, bool
             choice[r] = (uint8_t)i;
         }
     }
-    free(cost);
+    mem_free(cost);
     return true;
 }

@@ -38,10 +38,10 @@ void decoder_free(decoder *d) {
     if (!d) return;
     timeline_free(&d->line, d->m);
     caller_free(&d->c);
-    free(d->past);
-    free(d->choice.p);
-    free(d->size);
-    free(d);
+    mem_free(d->past);
+    mem_free(d->choice.p);
+    mem_free(d->size);
+    mem_free(d);
 }
 
 const lm *decoder_lm(const decoder *d) {
@@ -92,7 +92,7 @@ bool decoder_set_sizes(decoder *d, const int64_t *sizes, size_t n, err *e) {
         if (f->func->flexible ? sizes[i] < 1 || sizes[i] > f->func->tokens : k == f->n_func)
             return err_set(e, ERR_USAGE, "no function takes %" PRId64 " tokens a call", sizes[i]);
     }
-    free(d->size);
+    mem_free(d->size);
     d->size = n ? mem_alloc(n * sizeof *sizes) : NULL;
     if (n) memcpy(d->size, sizes, n * sizeof *sizes);
     d->n_size = n;
@@ -212,7 +212,7 @@ static bool remember(decoder *d, const int32_t *ids, size_t n, err *e) {
     int64_t need = d->position + (int64_t)n;
     if (need > d->cap_past) {
         int64_t cap = need + need / 2 + 64;
-        int32_t *more = realloc(d->past, (size_t)cap * sizeof *more);
+        int32_t *more = mem_try_realloc(d->past, (size_t)cap * sizeof *more);
         if (!more) return err_set(e, ERR_MEMORY, "no memory for %" PRId64 " tokens", cap);
         d->past = more;
         d->cap_past = cap;
@@ -278,7 +278,7 @@ bool decoder_seed(decoder *d, decoder *from, err *e) {
         float *x = mem_try((size_t)ir_type_count(&to), sizeof *x);
         bool ok = (x || err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name)) &&
                   decoder_state_get(from, name, x, e) && decoder_state_set(d, name, x, e);
-        free(x);
+        mem_free(x);
         if (!ok) return false;
     }
     d->position = 0;

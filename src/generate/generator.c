@@ -45,7 +45,7 @@ static bool add_id(generation *g, int32_t id, err *e) {
     generate_result *r = g->r;
     if (r->n_ids == g->cap) {
         size_t cap = g->cap ? g->cap * 2 : 64;
-        int32_t *more = realloc(r->ids, cap * sizeof *more);
+        int32_t *more = mem_try_realloc(r->ids, cap * sizeof *more);
         if (!more) return err_set(e, ERR_MEMORY, "no memory for %zu ids", cap);
         r->ids = more;
         g->cap = cap;
@@ -162,7 +162,7 @@ bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_o
 }
 
 void generate_result_free(generate_result *r) {
-    free(r->ids);
+    mem_free(r->ids);
     str_free(&r->text);
     *r = (generate_result){0};
 }

@@ -36,6 +36,6 @@ void lm_close(lm *m);
  * packages of others all ids count, as their own programs sample them. */
 int32_t lm_sample_limit(const lm *m);
 /* Text to ids: the tokenizer's own beginning (BOS) and added tokens included. ERR_USAGE when there is no
- * tokenizer or nothing to feed. *ids: free() it. */
+ * tokenizer or nothing to feed. *ids: mem_free() it. */
 bool lm_encode(const lm *m, const char *text, size_t len, int32_t **ids, size_t *n, err *e);
 #endif

@@ -159,10 +159,10 @@ sampler *sampler_new(const sampler_options *o, int32_t limit, err *e) {
 
 void sampler_free(sampler *s) {
     if (!s) return;
-    free(s->seen);
-    free(s->generated);
-    free(s->c);
-    free(s);
+    mem_free(s->seen);
+    mem_free(s->generated);
+    mem_free(s->c);
+    mem_free(s);
 }
 
 void sampler_reset(sampler *s) {
@@ -200,7 +200,7 @@ static float penalise(const sampler *s, float v, int32_t id) {
 /* The candidates after penalties and temperature, without those that are out of the question. */
 static bool gather(sampler *s, sampler_row row, ranking *r, err *e) {
     if (row.n > s->cap) {
-        free(s->c);
+        mem_free(s->c);
         s->cap = 0;
         s->c = mem_try(row.n, sizeof *s->c);
         if (!s->c) return err_set(e, ERR_MEMORY, "no memory to sample from %zu logits", row.n);
@@ -360,6 +360,6 @@ bool stop_set_add_json(stop_set *s, const json *eos, err *e) {
 }
 
 void stop_set_free(stop_set *s) {
-    free(s->ids);
+    mem_free(s->ids);
     *s = (stop_set){0};
 }

@@ -109,7 +109,7 @@ bool score_ids(const lm *m, const int32_t *ids, size_t n, const score_options *o
               decoder_feed(d, ids, n, &hooks, NULL, e);
     if (s.write) ok = file_out_end(&s.file, ok, e);
     decoder_free(d);
-    free(s.full);
+    mem_free(s.full);
     r->seconds = clock_seconds() - start;
     return ok;
 }

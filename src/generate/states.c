@@ -114,7 +114,7 @@ static bool put(decoder *d, const char *name, float *x, err *e) {
     bool ok = !p.s || rt_state_set(p.s, name, &t, e);
     if (!p.s) memcpy(p.carried, t.data, (size_t)ir_type_bytes(&p.type));
     for (size_t i = 0; i < n; i++) x[i] = half ? x[i] - num_f16_f32(packed[i]) : 0;
-    free(packed);
+    mem_free(packed);
     return ok;
 }
 
@@ -135,6 +135,6 @@ bool decoder_state_set(decoder *d, const char *name, const float *values, err *e
     if (!x) return err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name);
     memcpy(x, values, n * sizeof *x);
     bool ok = put(d, name, x, e) && (!remainder_of(d, name, rest, sizeof rest) || put(d, rest, x, e));
-    free(x);
+    mem_free(x);
     return ok;
 }

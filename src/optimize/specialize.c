@@ -172,7 +172,7 @@ ir_function *opt_specialize(ir_program *p, const ir_function *f, const ir_type *
     ok = ok && copy_body(&s);
     for (uint32_t i = 0; s.v.env && i < f->n_values; i++) ref_tensor_drop(&s.v.env[i]);
     ref_eval_free_spares(&s.v);
-    free(s.v.env);
+    mem_free(s.v.env);
     arena_free(scratch);
     arena_free(s.scratch);
     if (!ok) err_where(e, "function %s", f->name);

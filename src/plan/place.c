@@ -107,7 +107,7 @@ static bool expand_compressed(lower *l, const place *p, void *cells) {
     if (ok) ref_read(&v.env[out->id], 0, ir_type_count(&p->type), cells);
     for (uint32_t i = 0; v.env && i < l->f->n_values; i++) ref_tensor_drop(&v.env[i]);
     ref_eval_free_spares(&v);
-    free(v.env);
+    mem_free(v.env);
     arena_free(scratch);
     return ok;
 }

@@ -66,7 +66,7 @@ plan *plan_keep(plan *p) {
 
 void plan_free(plan *p) {
     if (!p || atomic_fetch_sub(&p->holders, 1) != 1) return;
-    for (size_t i = 0; i < p->n_big; i++) free(p->big[i]);
+    for (size_t i = 0; i < p->n_big; i++) mem_free(p->big[i]);
     arena_free(p->a);
 }
 

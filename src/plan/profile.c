@@ -27,10 +27,10 @@ plan_profile *plan_profile_new(const plan *p, unsigned workers) {
 
 void plan_profile_free(plan_profile *m) {
     if (!m) return;
-    free(m->lap);
-    free(m->stopped);
-    free(m->least);
-    free(m);
+    mem_free(m->lap);
+    mem_free(m->stopped);
+    mem_free(m->least);
+    mem_free(m);
 }
 
 uint64_t plan_profile_runs(const plan_profile *m) {

@@ -39,8 +39,8 @@ plan_block *plan_block_new(void) {
 void plan_block_free(plan_block *b) {
     if (!b) return;
     ref_buf_drop(b->buf);
-    free(b->own);
-    free(b);
+    mem_free(b->own);
+    mem_free(b);
 }
 
 const ref_buf *plan_block_buffer(const plan_block *b) {
@@ -57,6 +57,14 @@ ref_buf *plan_buffer_of(plan_worker *w) {
 
 void plan_failed(plan_worker *w) {
     atomic_store(&w->exec->failed, true);
+}
+
+bool plan_guarded(plan_worker *w, void (*fn)(void *ctx), void *ctx) {
+    size_t wanted;
+    if (mem_guard(heap_current(), fn, ctx, &wanted)) return true;
+    err_set(w->exec->v.e, ERR_MEMORY, "out of memory (%zu bytes asked for)", wanted);
+    plan_failed(w);
+    return false;
 }
 
 /* The evaluator's environment holds the constants that fallback steps read. */
@@ -93,13 +101,13 @@ void plan_exec_free(plan_exec *x) {
     if (!x) return;
     for (uint32_t i = 0; x->v.env && i < x->p->f->n_values; i++) ref_tensor_drop(&x->v.env[i]);
     ref_eval_free_spares(&x->v);
-    free(x->v.env);
-    free(x->address);
-    free((void *)x->claim);
-    free(x->claims);
-    free(x->state);
+    mem_free(x->v.env);
+    mem_free(x->address);
+    mem_free((void *)x->claim);
+    mem_free(x->claims);
+    mem_free(x->state);
     arena_free(x->scratch);
-    free(x);
+    mem_free(x);
 }
 
 /* Where a worker's own buffers begin, behind its scratch. */
@@ -116,8 +124,8 @@ static bool block_room(plan_block *b, const plan *p, unsigned workers, err *e) {
     size_t each = own_offset(p) + (size_t)(p->own + 16) / 16 * 64;
     if (each < b->each) each = b->each;
     if (b->own_bytes < each * workers) {
-        free(b->own);
-        b->own = aligned_alloc(64, each * workers);
+        mem_free(b->own);
+        b->own = mem_try_aligned(each * workers, 64);
         b->own_bytes = b->own ? each * workers : 0;
     }
     b->each = each;
@@ -149,9 +157,9 @@ static void share_claims(plan_exec *x) {
 static bool room_for(plan_exec *x, unsigned workers, err *e) {
     size_t claims = (size_t)x->p->n_claim * workers;
     if (x->workers == workers) return true;
-    free(x->address);
-    free((void *)x->claim);
-    free(x->claims);
+    mem_free(x->address);
+    mem_free((void *)x->claim);
+    mem_free(x->claims);
     x->workers = 0;
     x->address = mem_try(x->p->n_address * workers, sizeof *x->address);
     x->claim = mem_try(claims, sizeof *x->claim);

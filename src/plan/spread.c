@@ -50,7 +50,7 @@ static void repeat_short_steps(plan *p) {
             plan_arg *a = &p->step[i].arg[k];
             if (a->space == SPACE_ACT && p->buffer[a->buffer].own) a->space = SPACE_OWN;
         }
-    free(shared);
+    mem_free(shared);
 }
 
 /* ---- what workers take piece by piece ---- */
@@ -132,5 +132,5 @@ void plan_place_barriers(plan *p) {
         for (uint32_t k = 0; k < s->n_arg; k++)
             if (s->arg[k].space == SPACE_ACT || s->arg[k].space == SPACE_STATE) since[n++] = span_of(p, s, k);
     }
-    free(since);
+    mem_free(since);
 }

@@ -43,6 +43,10 @@ typedef struct {
     const kern_ops *fast;
 } plan_worker;
 
+/* Calls fn(ctx), which may allocate: on worker 0 only. False: it was left in the middle as there was no
+ * memory, and the run has failed. */
+bool plan_guarded(plan_worker *w, void (*fn)(void *ctx), void *ctx);
+
 /* Does units [lo, hi) of the step's extent. p[i] is the address of arg[i]. A step that can fail is
  * `once` and reports with plan_failed(). */
 typedef void plan_fn(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w);

@@ -120,11 +120,20 @@ void run_select(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
 
 /* ---- the reference body ---- */
 
-void run_reference(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
-    const step_reference *r = param;
+/* A step under way. */
+typedef struct {
+    const void *param;
+    void *const *p;
+    plan_worker *w;
+} running;
+
+static void evaluate(void *ctx) {
+    const running *k = ctx;
+    plan_worker *w = k->w;
+    void *const *p = k->p;
+    const step_reference *r = k->param;
     const ir_op *op = r->op;
     ref_eval *v = plan_evaluator(w);
-    (void)lo, (void)hi;
     ref_buf *block = plan_buffer_of(w);
     ref_buf_set_half(block, false);
     for (uint32_t i = 0; i < r->n_operand; i++)
@@ -139,6 +148,13 @@ void run_reference(const void *param, void *const *p, int64_t lo, int64_t hi, pl
     for (uint32_t i = 0; i < op->n_out; i++) ref_tensor_drop(&v->env[op->out[i]->id]);
     for (uint32_t i = 0; i < r->n_operand; i++) v->env[r->operand[i]->id] = (ref_tensor){0};
     if (!ok) plan_failed(w);
+}
+
+void run_reference(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    (void)lo, (void)hi;
+    if (plan_guarded(w, evaluate, &(running){param, p, w})) return;
+    const step_reference *r = param;
+    for (uint32_t i = 0; i < r->n_operand; i++) plan_evaluator(w)->env[r->operand[i]->id] = (ref_tensor){0};
 }
 
 /* ---- slice_update ---- */
@@ -209,7 +225,11 @@ static bool plain_region(const step_update *u, void *const *p, int64_t *first) {
 }
 
 /* Worker 0 alone, as it may have to report what is wrong with the bounds. */
-static void resolved_update(const step_update *u, void *const *p, plan_worker *w) {
+static void resolved_update(void *ctx) {
+    const running *k = ctx;
+    plan_worker *w = k->w;
+    void *const *p = k->p;
+    const step_update *u = k->param;
     const bounds b = {u->op, u, p};
     ref_eval *v = plan_evaluator(w);
     int64_t first = 0, stride[IR_MAX_RANK], bytes = u->store == DT_FP16 ? 2 : 4;
@@ -222,16 +242,16 @@ static void resolved_update(const step_update *u, void *const *p, plan_worker *w
         return;
     }
     const int64_t *const s[] = {stride, u->from};
-    for (ref_walk k = ref_walk_start(size.rank, size.dim, 2, s); !k.done; ref_walk_next(&k))
-        copy_row((char *)p[0] + (first + k.pos[0]) * bytes, k.step[0], u->store,
-                 (const float *)p[1] + k.pos[1], k.step[1], DT_NONE, k.run, u->round, w);
+    for (ref_walk at = ref_walk_start(size.rank, size.dim, 2, s); !at.done; ref_walk_next(&at))
+        copy_row((char *)p[0] + (first + at.pos[0]) * bytes, at.step[0], u->store,
+                 (const float *)p[1] + at.pos[1], at.step[1], DT_NONE, at.run, u->round, w);
 }
 
 void run_update(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_update *u = param;
     int64_t first, pos[GRID_ARRAYS], bytes = u->store == DT_FP16 ? 2 : 4;
     if (!plain_region(u, p, &first)) {
-        if (!w->index) resolved_update(u, p, w);
+        if (!w->index) plan_guarded(w, resolved_update, &(running){u, p, w});
         return;
     }
     for (int64_t i = lo; i < hi; i++) {

@@ -143,10 +143,10 @@ static bool run_pass(pass *p, err *e) {
         err_set(e, ERR_MEMORY, "no memory to compress %s", p->j->result->name);
     for (unsigned t = 0; t < threads; t++) {
         if (ok && p->error[t].code) *e = p->error[t], ok = false;
-        free(p->halves[t]), free(p->q[t]), free(p->x[t]), free(p->decoded[t]);
+        mem_free(p->halves[t]), mem_free(p->q[t]), mem_free(p->x[t]), mem_free(p->decoded[t]);
     }
     for (size_t i = 0; ok && p->codes && i < pieces; i++) quant_count(p->j, &p->sum[i]);
-    free(p->sum);
+    mem_free(p->sum);
     return ok;
 }
 

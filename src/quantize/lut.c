@@ -129,9 +129,9 @@ static bool run_pass(pass *p, size_t groups, err *e) {
         if (ok && p->error[t].code) *e = p->error[t], ok = false;
         if (!p->s[t]) continue;
         palette_work_free(p->s[t]->work);
-        free(p->s[t]->halves);
-        free(p->s[t]->codes);
-        free(p->s[t]);
+        mem_free(p->s[t]->halves);
+        mem_free(p->s[t]->codes);
+        mem_free(p->s[t]);
     }
     uint64_t end = p->first_group + groups;
     if (ok && p->first_group <= j->fitted && j->fitted < end) j->fitted = end;
@@ -157,7 +157,7 @@ static bool fill_codes(const void *ctx, uint64_t first, uint64_t n, void *dst, e
         p.sum ? run_pass(&p, groups, e) : err_set(e, ERR_MEMORY, "no memory to compress %s", j->result->name);
     quant_begin(j, first);
     for (size_t i = 0; ok && i < groups; i++) quant_count(j, &p.sum[i]);
-    free(p.sum);
+    mem_free(p.sum);
     return ok;
 }
 

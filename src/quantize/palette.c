@@ -25,8 +25,8 @@ void palette_work_free(palette_work *w) {
     if (!w) return;
     void *parts[] = {w->w,     w->s,     w->q,     w->best,  w->next, w->from,
                      w->links, w->queue, w->start, w->layer, w->rows};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
-    free(w);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) mem_free(parts[i]);
+    mem_free(w);
 }
 
 static void reserve(palette_work *w, size_t n) {

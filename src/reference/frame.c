@@ -65,7 +65,7 @@ void ref_frame_clear(ref_frame *f) {
     for (uint32_t i = 0; f->env && i < f->plan->f->n_values; i++)
         if (!f->constant[i]) ref_tensor_drop(&f->env[i]);
     for (size_t i = 0; i < f->n_kept; i++) ref_tensor_drop(&f->kept[i]);
-    free(f->kept);
+    mem_free(f->kept);
     f->kept = NULL;
     f->n_kept = 0;
 }
@@ -74,7 +74,7 @@ void ref_frame_free(ref_frame *f) {
     if (!f) return;
     ref_frame_clear(f);
     for (uint32_t i = 0; f->env && i < f->plan->f->n_values; i++) ref_tensor_drop(&f->env[i]);
-    free(f->env);
+    mem_free(f->env);
     arena_free(f->scratch);
     arena_free(f->a);
 }

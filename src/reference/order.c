@@ -31,15 +31,15 @@ static int descending(const void *p, const void *q) {
 
 typedef int order_fn(const void *, const void *);
 
-static void sift_down(item *heap, int64_t n, int64_t i, order_fn *order) {
+static void sift_down(item *queue, int64_t n, int64_t i, order_fn *order) {
     for (;;) {
         int64_t top = i, l = 2 * i + 1, r = l + 1;
-        if (l < n && order(&heap[l], &heap[top]) > 0) top = l;
-        if (r < n && order(&heap[r], &heap[top]) > 0) top = r;
+        if (l < n && order(&queue[l], &queue[top]) > 0) top = l;
+        if (r < n && order(&queue[r], &queue[top]) > 0) top = r;
         if (top == i) return;
-        item swap = heap[i];
-        heap[i] = heap[top];
-        heap[top] = swap;
+        item swap = queue[i];
+        queue[i] = queue[top];
+        queue[top] = swap;
         i = top;
     }
 }

@@ -1,8 +1,8 @@
 #include "reference/tensor.h"
+#include "base/heap.h"
 #include "base/num.h"
 #include "base/pages.h"
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CELL_ALIGN 64
@@ -30,7 +30,7 @@ ref_buf *ref_buf_new(int64_t cells, err *e) {
         return NULL;
     }
     size_t bytes = ((size_t)cells * 4 + CELL_ALIGN - 1) / CELL_ALIGN * CELL_ALIGN + CELL_ALIGN;
-    ref_buf *b = aligned_alloc(CELL_ALIGN, bytes);
+    ref_buf *b = mem_try_aligned(bytes, CELL_ALIGN);
     if (!b) return no_memory(cells, e);
     *b = (ref_buf){.cells = cells, .cell = (ref_cell *)(void *)((char *)b + CELL_ALIGN)};
     atomic_init(&b->refs, 1);
@@ -39,13 +39,14 @@ ref_buf *ref_buf_new(int64_t cells, err *e) {
 
 ref_buf *ref_buf_zeroed(int64_t cells, err *e) {
     size_t bytes = (size_t)cells * 4;
-    bool map = cells > 0 && cells <= INT64_MAX / 8 && bytes >= MAPPED;
+    const heap_hooks *hooks = heap_hooks_of(heap_current()); /* who has some wants to be asked */
+    bool map = cells > 0 && cells <= INT64_MAX / 8 && bytes >= MAPPED && !(hooks && hooks->alloc);
     ref_buf *b = ref_buf_new(map ? 0 : cells, e);
     if (b && !map) memset(b->cell, 0, bytes);
     if (!b || !map) return b;
     b->cells = cells;
-    b->mapped = mem_alloc(sizeof *b->mapped);
-    if (!pages_map(b->mapped, bytes)) {
+    b->mapped = mem_try(1, sizeof *b->mapped);
+    if (!b->mapped || !pages_map(b->mapped, bytes)) {
         ref_buf_drop(b);
         return no_memory(cells, e);
     }
@@ -72,8 +73,8 @@ ref_buf *ref_buf_keep(ref_buf *b) {
 void ref_buf_drop(ref_buf *b) {
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
     if (b->mapped) pages_unmap(b->mapped);
-    free(b->mapped);
-    free(b);
+    mem_free(b->mapped);
+    mem_free(b);
 }
 
 bool ref_buf_sole(const ref_buf *b) {

@@ -13,7 +13,8 @@ typedef uint32_t __attribute__((may_alias)) ref_cell;
 typedef struct ref_buf ref_buf;
 
 ref_buf *ref_buf_new(int64_t cells, err *e); /* not initialised; NULL when there is no memory */
-/* The same, all zeros. Large ones take memory as it is used: a cache that is mostly empty costs little. */
+/* The same, all zeros. Large ones take memory as it is used: a cache that is mostly empty costs little. The
+ * heap counts these only where its memory comes from hooks: elsewhere they are pages. */
 ref_buf *ref_buf_zeroed(int64_t cells, err *e);
 /* Bytes [0, n) of a fresh zeroed one. */
 void ref_buf_fill(ref_buf *b, const void *from, size_t n);

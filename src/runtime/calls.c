@@ -256,7 +256,7 @@ bool calls_predict(const calls_options *o, err *e) {
     bool ok = j.in && (o->calls ? run_calls_file(&j, e) : run_once(&j, e)) &&
               st_write(o->output, j.result, j.n_result, e);
     for (size_t i = 0; i < j.n_line; i++) rt_session_free(j.line[i].s);
-    free(j.line);
+    mem_free(j.line);
     st_close(j.in);
     rt_model_close(j.m);
     arena_free(j.a);

@@ -1,8 +1,8 @@
 #include "runtime/engine.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "runtime/session.h"
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +26,8 @@ struct rt_plans {
     kern_rounded ops;
     kern_ops fast;
     plan_linear linear;
+    heap *heap;     /* what they lie in */
+    double seconds; /* spent on making plans */
 };
 
 static bool path_of(const char *word, size_t n, kern_path *path) {
@@ -54,7 +56,7 @@ plan_linear rt_linear(void) {
 rt_plans *rt_plans_new(void) {
     rt_plans *p = mem_alloc(sizeof *p);
     err ignored = {0};
-    *p = (rt_plans){.linear = rt_linear()};
+    *p = (rt_plans){.linear = rt_linear(), .heap = heap_current()};
     kern_rounded_open(&p->ops, getenv("MILLET_ISA"));
     if (!kern_open(&p->kernels, getenv("MILLET_ISA"), &ignored)) kern_open(&p->kernels, NULL, &ignored);
     if (!kern_ops_open(&p->fast, getenv("MILLET_ISA"), &ignored)) kern_ops_open(&p->fast, NULL, &ignored);
@@ -71,7 +73,7 @@ bool engine_scan(const rt_plans *p, const float *x, size_t n, size_t *largest) {
 
 static void forget(planned *e) {
     plan_free(e->p);
-    free(e->in);
+    mem_free(e->in);
     *e = (planned){0};
 }
 
@@ -83,7 +85,7 @@ void rt_plans_free(rt_plans *p) {
     if (!p) return;
     for (size_t i = 0; i < p->n; i++) forget(&p->list[i]);
     pthread_mutex_destroy(&p->lock);
-    free(p);
+    mem_free(p);
 }
 
 static bool matches(const planned *e, const rt_function *f, bool strict, const ir_type *in) {
@@ -118,18 +120,48 @@ static planned *entry_for(rt_plans *p) {
     return old;
 }
 
-static plan *make(const rt_plans *g, const rt_function *f, bool strict, const ir_type *in) {
-    err ignored = {0}; /* the evaluator runs it instead, and says what is wrong with it */
+/* A plan to make. */
+typedef struct {
+    const rt_plans *g;
+    const rt_function *f;
+    bool strict;
+    const ir_type *in;
+    plan *made;
+    err why; /* there is none: the evaluator runs it instead, and says what is wrong with it */
+} making;
+
+static void make_plan(void *ctx) {
+    making *k = ctx;
+    const rt_plans *g = k->g;
     str text = {0};
-    const char *stages = getenv("MILLET_DUMP");
-    plan_options o = {strict, &g->kernels, &g->ops, &g->fast, g->linear, stages ? &text : NULL, stages};
-    plan *p = plan_new(f->plan->f, in, &o, &ignored);
-    if (stages) {
-        if (!p) str_printf(&text, "no plan: %s\n", ignored.msg);
-        fputs(str_get(&text), stderr);
-    }
+    const char *stages = heap_logs() ? getenv("MILLET_DUMP") : NULL;
+    plan_options o = {k->strict, &g->kernels, &g->ops, &g->fast, g->linear, stages ? &text : NULL, stages};
+    k->made = plan_new(k->f->plan->f, k->in, &o, &k->why);
+    if (stages && !k->made) str_printf(&text, "no plan: %s\n", k->why.msg);
+    if (stages) heap_log(HEAP_LOG_DUMP, "%s", str_get(&text));
     str_free(&text);
-    return p;
+}
+
+/* In a heap of its own, which lasts as long as the plan. */
+static plan *make(rt_plans *g, const rt_function *f, bool strict, const ir_type *in) {
+    making k = {g, f, strict, in, NULL, {0}};
+    double start = clock_seconds();
+    size_t wanted;
+    heap *h = g->heap ? heap_new(g->heap, NULL) : NULL;
+    if (g->heap && !h) mem_die(0);
+    if (!mem_guard(h, make_plan, &k, &wanted)) {
+        heap_drop(h);
+        mem_die(wanted);
+    }
+    heap_leave(h);
+    double seconds = clock_seconds() - start;
+    g->seconds += seconds;
+    if (k.made)
+        heap_log(HEAP_LOG_INFO, "function %s: planned in %.1f ms", f->desc->name, seconds * 1e3);
+    else
+        heap_log(HEAP_LOG_WARNING, "function %s: no plan, it will be evaluated op by op: %s", f->desc->name,
+                 k.why.msg);
+    return k.made;
 }
 
 static ir_type default_type(const coreml_function *desc, const ir_value *v) {
@@ -150,7 +182,7 @@ static void print_plan(str *out, const rt_plans *g, const ir_function *f, const 
     else
         str_printf(out, "no plan of %s: %s\n", f->name, e.msg);
     plan_free(p);
-    free(in);
+    mem_free(in);
 }
 
 void rt_print_plans(str *out, const coreml_model *m) {
@@ -169,7 +201,7 @@ static planned *entry(rt_plans *p, const rt_function *f, bool strict, ir_type *t
     for (size_t i = 0; i < p->n && !e; i++)
         if (matches(&p->list[i], f, strict, types)) e = &p->list[i];
     if (e) {
-        free(types);
+        mem_free(types);
     } else {
         e = entry_for(p);
         *e = (planned){f, strict, types, make(p, f, strict, types), 0};
@@ -185,19 +217,42 @@ static ir_type *types_of(const rt_function *f, const ref_tensor *in) {
     return types;
 }
 
-/* A holder of the plan, NULL when there is none. */
-static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_tensor *in) {
-    pthread_mutex_lock(&p->lock);
-    plan *found = NULL;
-    ir_type *open = types_of(f, in);
-    if (open_lengths(f, open))
-        found = entry(p, f, strict, open)->p;
+/* A plan to find. */
+typedef struct {
+    rt_plans *p;
+    const rt_function *f;
+    bool strict;
+    const ref_tensor *in;
+    plan *found;
+} search;
+
+static void find_plan(void *ctx) {
+    search *s = ctx;
+    ir_type *open = types_of(s->f, s->in);
+    if (open_lengths(s->f, open))
+        s->found = entry(s->p, s->f, s->strict, open)->p;
     else
-        free(open);
-    if (!found) found = entry(p, f, strict, types_of(f, in))->p;
-    if (found) plan_keep(found);
+        mem_free(open);
+    if (!s->found) s->found = entry(s->p, s->f, s->strict, types_of(s->f, s->in))->p;
+    if (s->found) plan_keep(s->found);
+}
+
+/* A holder of the plan, NULL when there is none. */
+static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_tensor *in, err *e) {
+    search s = {p, f, strict, in, NULL};
+    size_t wanted;
+    pthread_mutex_lock(&p->lock);
+    bool ok = mem_guard(p->heap, find_plan, &s, &wanted);
     pthread_mutex_unlock(&p->lock);
-    return found;
+    if (!ok) err_set(e, ERR_MEMORY, "no memory for a plan (%zu bytes asked for)", wanted);
+    return ok ? s.found : NULL;
+}
+
+void rt_plans_figures(rt_plans *p, size_t *n, double *seconds) {
+    pthread_mutex_lock(&p->lock);
+    *n = p->n;
+    *seconds = p->seconds;
+    pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- a session's part ---- */
@@ -206,7 +261,9 @@ struct engine {
     rt_plans *plans;
     bool strict, measured;
     unsigned threads; /* 0: rt_threads() */
-    team *team;
+    team *team;       /* NULL before the first run */
+    engine *with;     /* whose workers it takes; NULL: it has its own */
+    void *hold;       /* ends its part in the team with the heap */
     plan_block *block;
     struct {
         plan *p;
@@ -235,26 +292,47 @@ void engine_free(engine *g) {
         plan_exec_free(g->exec[i].x);
         plan_free(g->exec[i].p);
     }
+    mem_free(g->hold);
     team_free(g->team);
     plan_block_free(g->block);
-    free(g);
+    mem_free(g);
 }
 
 void engine_threads(engine *g, unsigned n) {
     g->threads = n;
 }
 
+static void end_team(void *t, size_t n) {
+    (void)n;
+    team_free(t);
+}
+
+/* Takes one holder's part in t over: a hold for each. */
+static void hold_team(engine *g, team *t) {
+    g->hold = mem_hold(end_team, t, 0);
+    if (!g->hold) {
+        team_free(t);
+        mem_die(0);
+    }
+    g->team = t;
+}
+
 static team *team_of(engine *g) {
-    if (!g->team) g->team = team_new(g->threads ? g->threads : rt_threads());
+    if (g->team) return g->team;
+    if (g->with) return hold_team(g, team_keep(team_of(g->with))), g->team;
+    unsigned n = g->threads ? g->threads : rt_threads();
+    hold_team(g, team_new(n));
+    if (team_size(g->team) < n && n <= TEAM_MAX)
+        heap_log(HEAP_LOG_WARNING, "%u threads instead of %u", team_size(g->team), n);
     return g->team;
 }
 
 void engine_share(engine *g, engine *with) {
-    if (!g->team) g->team = team_keep(team_of(with));
+    g->with = with;
 }
 
-plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in) {
-    plan *p = plan_for(g->plans, f, g->strict, in);
+plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in, err *e) {
+    plan *p = plan_for(g->plans, f, g->strict, in, e);
     if (!p) return NULL;
     size_t at = 0, oldest = 0;
     for (; at < g->n && g->exec[at].p != p; at++)

@@ -7,8 +7,11 @@
 #include "runtime/parts.h"
 #include "runtime/profile.h"
 
-/* Plans of a model by function, mode and input types. Thread-safe. */
+/* Plans of a model by function, mode and input types. Thread-safe. They lie in the heap that is current here.
+ */
 rt_plans *rt_plans_new(void);
+/* How many there are, and the seconds that making plans took. */
+void rt_plans_figures(rt_plans *p, size_t *n, double *seconds);
 void rt_plans_free(rt_plans *p);
 /* In place of rt_linear(), before the first plan. */
 void rt_plans_linear(rt_plans *p, plan_linear l);
@@ -33,11 +36,12 @@ engine *engine_new(rt_plans *plans, bool strict);
 void engine_free(engine *g);
 /* Before its first run. 0: rt_threads(). */
 void engine_threads(engine *g, unsigned n);
-/* Before its first run: it takes the workers of another, with which it runs in turn. */
+/* Before its first run, when it will take the workers of another, with which it runs in turn. The two run,
+ * and end, in one heap. */
 void engine_share(engine *g, engine *with);
-/* The plan for these inputs bound to this session; NULL, without an error, when there is none. in: by index
- * of the function's inputs; entries of states are not read. */
-plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in);
+/* The plan for these inputs bound to this session; NULL when there is none, without an error but for want of
+ * memory. in: by index of the function's inputs; entries of states are not read. */
+plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in, err *e);
 /* What the plan prepared last moves; false when there was none. */
 bool engine_traffic(const engine *g, plan_traffic *t);
 /* From here on runs are measured, from zero; false: no longer. */

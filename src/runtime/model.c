@@ -99,6 +99,10 @@ bool rt_model_linear(rt_model *m, const char *paths, err *e) {
     return true;
 }
 
+void rt_model_figures(const rt_model *m, size_t *plans, double *seconds) {
+    rt_plans_figures(m->plans, plans, seconds);
+}
+
 const coreml_model *rt_model_coreml(const rt_model *m) {
     return m->package->model;
 }

@@ -15,6 +15,8 @@ void rt_model_close(rt_model *m);
 bool rt_model_linear(rt_model *m, const char *paths, err *e);
 /* Whether all of n > 0 scores are finite; *largest: index of the first largest one then. */
 bool rt_model_scan(const rt_model *m, const float *score, size_t n, size_t *largest);
+/* Plans made so far that are kept, and the seconds that making plans took. */
+void rt_model_figures(const rt_model *m, size_t *plans, double *seconds);
 const coreml_model *rt_model_coreml(const rt_model *m);
 const char *rt_model_path(const rt_model *m);
 #endif

@@ -64,15 +64,15 @@ static void drop_state(state *t) {
 static void let_go(state *t) {
     if (--t->holders) return;
     drop_state(t);
-    free(t);
+    mem_free(t);
 }
 
 static void drop_results(rt_session *s) {
-    for (size_t i = 0; i < s->n_out; i++) free(s->out[i]);
-    free(s->out);
+    for (size_t i = 0; i < s->n_out; i++) mem_free(s->out[i]);
+    mem_free(s->out);
     s->out = NULL;
     s->n_out = 0;
-    free(s->packed);
+    mem_free(s->packed);
     s->packed = NULL;
 }
 
@@ -82,9 +82,9 @@ void rt_session_free(rt_session *s) {
     for (size_t i = 0; s->state && i < s->m->n_state; i++) let_go(s->state[i]);
     drop_results(s);
     engine_free(s->engine);
-    free(s->frame);
-    free(s->state);
-    free(s);
+    mem_free(s->frame);
+    mem_free(s->state);
+    mem_free(s);
 }
 
 void rt_session_share(rt_session *s, rt_session *with) {
@@ -200,7 +200,7 @@ bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e) {
     const ir_type *type = &s->m->state[i].type;
     void *packed = mem_try(state_bytes(s, i), 1); /* zeroed */
     if (!packed) return err_set(e, ERR_MEMORY, "no memory for a copy of state %s", name);
-    free(s->packed);
+    mem_free(s->packed);
     s->packed = packed;
     if (s->state[i]->packed)
         memcpy(packed, ref_buf_cells(s->state[i]->packed), state_bytes(s, i));
@@ -262,7 +262,7 @@ rt_snapshot *rt_snapshot_take(const rt_session *s, err *e) {
     *snap = (rt_snapshot){s->m, mem_try(s->m->n_state, sizeof *snap->state)};
     if (!snap->state) {
         err_set(e, ERR_MEMORY, "no memory for a snapshot");
-        free(snap);
+        mem_free(snap);
         return NULL;
     }
     for (size_t i = 0; i < s->m->n_state; i++) take_values(&snap->state[i], s->state[i]);
@@ -278,8 +278,8 @@ bool rt_snapshot_restore(rt_session *s, const rt_snapshot *snap, err *e) {
 void rt_snapshot_free(rt_snapshot *snap) {
     if (!snap) return;
     for (size_t i = 0; i < snap->m->n_state; i++) drop_state(&snap->state[i]);
-    free(snap->state);
-    free(snap);
+    mem_free(snap->state);
+    mem_free(snap);
 }
 
 #define LOOK_SECONDS 1.0 /* between looks; one takes microseconds for each large page that is not one yet */
@@ -423,7 +423,7 @@ static bool evaluate(run *r, const rt_function *fn, const ref_tensor *in, err *e
         ok = t && rounded(&r->value[r->keep_name[i]].t, t, e);
         if (!t) err_where(e, "value %s", r->c->values[r->keep_name[i]]);
     }
-    free(states);
+    mem_free(states);
     ref_frame_clear(*frame);
     return ok;
 }
@@ -443,8 +443,8 @@ static bool walk_plan(run *r, const rt_function *fn, plan_exec *x, const ref_ten
     r->begun |= ok;
     ok = ok && engine_run(s->engine, x, in, out, states, !s->m->root.n_part, r->c->cancel, e);
     for (size_t i = 0; i < f->body.n_out && ok; i++) pool_put(r, f->body.out[i]->name, out[i]);
-    free(states);
-    free(out);
+    mem_free(states);
+    mem_free(out);
     return ok;
 }
 
@@ -460,10 +460,10 @@ static bool run_function(run *r, const rt_function *fn, err *e) {
     bool ok = true;
     for (size_t i = 0; i < f->n_in && ok; i++)
         if (fn->state[i] == SIZE_MAX) ok = bind_input(r, f->in[i], &in[i], e);
-    plan_exec *x = ok && r->s->engine && !looks_inside(r) ? engine_prepare(r->s->engine, fn, in) : NULL;
-    ok = ok && (x ? walk_plan(r, fn, x, in, e) : evaluate(r, fn, in, e));
+    plan_exec *x = ok && r->s->engine && !looks_inside(r) ? engine_prepare(r->s->engine, fn, in, e) : NULL;
+    ok = ok && !e->code && (x ? walk_plan(r, fn, x, in, e) : evaluate(r, fn, in, e));
     for (size_t i = 0; i < f->n_in; i++) ref_tensor_drop(&in[i]);
-    free(in);
+    mem_free(in);
     return ok;
 }
 
@@ -546,9 +546,9 @@ bool rt_run(rt_session *s, rt_call *c, err *e) {
     join_states(s, start);
     for (size_t i = 0; i < r.n_pool; i++) ref_tensor_drop(&r.pool[i].t);
     for (size_t i = 0; i < c->n_values; i++) ref_tensor_drop(&r.value[i].t);
-    free(r.pool);
-    free(r.keep);
-    free(r.keep_name);
-    free(r.value);
+    mem_free(r.pool);
+    mem_free(r.keep);
+    mem_free(r.keep_name);
+    mem_free(r.value);
     return ok;
 }

@@ -42,7 +42,7 @@ struct bpe {
 bool token_list_add(token_list *l, int32_t id, err *e) {
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 64;
-        int32_t *p = realloc(l->ids, cap * sizeof *p);
+        int32_t *p = mem_try_realloc(l->ids, cap * sizeof *p);
         if (!p) return err_set(e, ERR_MEMORY, "no memory for %zu token ids", cap);
         l->ids = p;
         l->cap = cap;
@@ -52,7 +52,7 @@ bool token_list_add(token_list *l, int32_t id, err *e) {
 }
 
 void token_list_free(token_list *l) {
-    free(l->ids);
+    mem_free(l->ids);
     *l = (token_list){0};
 }
 
@@ -284,7 +284,7 @@ void bpe_decode_as_bytes(arena *a, bpe *b) {
 int32_t bpe_find(const bpe *b, const char *spelling, size_t n) {
     uint8_t small[256], *buf = n <= sizeof small ? small : mem_alloc(n);
     uint32_t id = find_spelling(b, buf, spelling, n);
-    if (buf != small) free(buf);
+    if (buf != small) mem_free(buf);
     return id == MAP_NONE ? -1 : (int32_t)id;
 }
 
@@ -325,9 +325,9 @@ bpe_scratch *bpe_scratch_new(void) {
 
 void bpe_scratch_free(bpe_scratch *s) {
     if (!s) return;
-    free(s->symbols);
-    free(s->heap);
-    free(s);
+    mem_free(s->symbols);
+    mem_free(s->heap);
+    mem_free(s);
 }
 
 /* The symbols that the piece begins with; returns how many (never more than bytes). */
@@ -377,7 +377,7 @@ static bool push(bpe_scratch *h, uint32_t rank, size_t position, err *e) {
     if (rank == NO_RANK) return true;
     if (h->heap_n == h->heap_cap) {
         size_t cap = h->heap_cap ? h->heap_cap * 2 : 256;
-        uint64_t *p = realloc(h->heap, cap * sizeof *p);
+        uint64_t *p = mem_try_realloc(h->heap, cap * sizeof *p);
         if (!p) return err_set(e, ERR_MEMORY, "no memory to encode a long piece of text");
         h->heap = p;
         h->heap_cap = cap;
@@ -435,7 +435,7 @@ static bool encode_long(const bpe *b, const uint8_t *piece, size_t n, bpe_scratc
                         err *e) {
     if (n >= UINT32_MAX / 2) return err_set(e, ERR_LIMIT, "a piece of %zu bytes of text is too long", n);
     if (h->cap < n) {
-        free(h->symbols);
+        mem_free(h->symbols);
         h->cap = 0;
         h->symbols = mem_try(n, sizeof *h->symbols);
         if (!h->symbols) return err_set(e, ERR_MEMORY, "no memory to encode a piece of %zu bytes of text", n);

@@ -29,6 +29,7 @@ struct pattern {
     const rule *rule;
     str text; /* the literal; the translated expression */
     pcre2_code *code;
+    pcre2_general_context *memory;
     pcre2_match_context *context;
 };
 
@@ -138,7 +139,8 @@ void pattern_free(pattern *p) {
     str_free(&p->text);
     pcre2_code_free(p->code);
     pcre2_match_context_free(p->context);
-    free(p);
+    pcre2_general_context_free(p->memory);
+    mem_free(p);
 }
 
 pattern *pattern_digit(void) {
@@ -160,12 +162,23 @@ static const char *shown(const char *regex, size_t n, char out[200]) {
     return out;
 }
 
+static void *pcre2_take(size_t n, void *ctx) {
+    (void)ctx;
+    return mem_try_aligned(n, 1);
+}
+
+static void pcre2_give(void *p, void *ctx) {
+    (void)ctx;
+    mem_free(p);
+}
+
 static bool compile(pattern *p, err *e) {
     if (p->text.len > 1 << 20) return err_set(e, ERR_LIMIT, "too large: %zu bytes for PCRE2", p->text.len);
     int code;
     size_t at;
-    pcre2_compile_context *c = pcre2_compile_context_create(NULL);
-    if (!c) mem_die(0);
+    p->memory = pcre2_general_context_create(pcre2_take, pcre2_give, NULL);
+    pcre2_compile_context *c = pcre2_compile_context_create(p->memory);
+    if (!p->memory || !c) mem_die(0);
     pcre2_set_newline(c, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(c, 100);
     p->code = pcre2_compile((PCRE2_SPTR)str_get(&p->text), p->text.len,
@@ -178,7 +191,7 @@ static bool compile(pattern *p, err *e) {
     }
     pcre2_jit_compile(p->code,
                       PCRE2_JIT_COMPLETE); /* without it (no executable memory) the interpreter runs */
-    p->context = pcre2_match_context_create(NULL);
+    p->context = pcre2_match_context_create(p->memory);
     if (!p->context) mem_die(0);
     pcre2_set_match_limit(p->context, MATCH_LIMIT);
     return true;
@@ -204,7 +217,7 @@ pattern *pattern_regex(const char *regex, size_t n, bool known, err *e) {
 void matcher_begin(matcher *m, const pattern *p, const uint8_t *s, size_t n) {
     *m = (matcher){p, s, n, 0, SIZE_MAX, NULL};
     if (p->kind == KIND_PCRE) {
-        m->data = pcre2_match_data_create(1, NULL);
+        m->data = pcre2_match_data_create(1, p->memory);
         if (!m->data) mem_die(0);
     }
 }

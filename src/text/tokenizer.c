@@ -234,7 +234,7 @@ void tokenizer_free(tokenizer *t) {
     token_list_free(&t->before);
     token_list_free(&t->after);
     arena_free(t->a);
-    free(t);
+    mem_free(t);
 }
 
 /* ---- Encoding ---- */

@@ -74,9 +74,9 @@ typedef struct {
 static bool segment_add(segment *g, uint32_t cp) {
     if (g->n == g->cap) {
         size_t cap = g->cap ? g->cap * 2 : 64;
-        uint32_t *p = realloc(g->cp, cap * sizeof *p);
+        uint32_t *p = mem_try_realloc(g->cp, cap * sizeof *p);
         if (p) g->cp = p;
-        uint32_t *q = realloc(g->tmp, cap * sizeof *q);
+        uint32_t *q = mem_try_realloc(g->tmp, cap * sizeof *q);
         if (q) g->tmp = q;
         if (!p || !q) return false;
         g->cap = cap;
@@ -214,7 +214,7 @@ bool unicode_nfc(str *out, const uint8_t *s, size_t n, err *e) {
         }
         if (ok) flush(&g, out);
     }
-    free(g.cp);
-    free(g.tmp);
+    mem_free(g.cp);
+    mem_free(g.tmp);
     return ok || err_set(e, ERR_MEMORY, "no memory to normalise %zu bytes of text", n);
 }

@@ -20,7 +20,7 @@ if grep -qE '^MILLET_(SANITIZE|TSAN|COVERAGE):BOOL=ON|^CMAKE_BUILD_TYPE:[A-Z]*=D
     echo "skipped: what the library uses (this build is instrumented)"
     finish
 fi
-for name in _exit abort __assert_fail raise signal sigaction atexit printf puts putchar perror stdout __printf_chk \
+for name in exit _exit abort __assert_fail raise signal sigaction atexit printf puts putchar perror stdout stderr __printf_chk \
     setlocale setenv putenv srand rand chdir umask system popen; do
     ! nm -D --undefined-only "$lib" | awk '{ sub("@.*", "", $2); print $2 }' | grep -qx "$name" || fail "the library uses $name"
 done

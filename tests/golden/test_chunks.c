@@ -103,7 +103,7 @@ static float *all_states(decoder *d, size_t tokens, size_t *count) {
         must(decoder_state_get(d, name, x, &e), &e);
         for (size_t k = 0; k < n; k++)
             if (!cache || k / row % (size_t)t.dim[t.rank - 2] < tokens) all[(*count)++] = x[k];
-        free(x);
+        mem_free(x);
     }
     return all;
 }
@@ -158,11 +158,11 @@ static void agrees_with_transformers(void **state) {
                 double relative;
                 difference(x, want, count, &relative);
                 states = fmax(states, relative);
-                free(x);
+                mem_free(x);
             }
             decoder_free(d);
         }
-        free(want);
+        mem_free(want);
     }
     print_message("%s, %zu packages: logits %.2g, states between cuts %.2g (relative)\n", s->model,
                   m->n_model, logits, states);
@@ -215,7 +215,7 @@ static void compare(const steps *s, const lm *m, const int32_t *ids, const cut *
         assert_int_equal(n, s->n_states[i]);
         difference(x, s->states[i], n, &relative);
         states = fmax(states, relative);
-        free(x);
+        mem_free(x);
         decoder_free(d);
     }
     print_message("calls of %s: logits %.2g, states (relative) %.2g\n", c->name, logits, states);
@@ -241,7 +241,7 @@ static void prefill_is_decode(void **state) {
             walk(&s, m, k ? same : ids);
             for (size_t i = 0; i < (k ? 2 : sizeof some / sizeof *some); i++)
                 compare(&s, m, k ? same : ids, &some[i]);
-            for (size_t i = 0; i < N_LENGTHS; i++) free(s.row[i]), free(s.states[i]);
+            for (size_t i = 0; i < N_LENGTHS; i++) mem_free(s.row[i]), mem_free(s.states[i]);
         }
     }
     lm_close(m);

@@ -262,9 +262,9 @@ static void delta(const char *name, const char *isa, bool transposed) {
                       .state = {state, NULL, KERN_F32},
                       .transposed = transposed,
                       .y = empty(&x, tokens * heads * dv)};
-    job.scratch = aligned_alloc(64, kern_delta_scratch(&job) / 64 * 64 + 64);
+    job.scratch = mem_try_aligned(kern_delta_scratch(&job) / 64 * 64 + 64, 64);
     x.k.delta(&job, 0, heads);
-    free(job.scratch);
+    mem_free(job.scratch);
     expect(&x, "o", job.y, floats(&x, "out.o"), tokens * heads * dv);
     expect(&x, "state", state, want, size);
     close_fixture(&x);
@@ -360,14 +360,14 @@ static void attention(const char *isa) {
     for (int64_t at_once = 1; at_once <= tokens; at_once += tokens - 1) { /* decode, prefill */
         job.tokens = at_once;
         job.partial = empty(&x, kern_partial_size(&job) + 1);
-        job.scratch = aligned_alloc(64, kern_attention_scratch(&job) / 64 * 64 + 64);
+        job.scratch = mem_try_aligned(kern_attention_scratch(&job) / 64 * 64 + 64, 64);
         for (job.first = 0; job.first < tokens; job.first += at_once) {
             job.q = q + job.first * HEADS * D, job.y = y + job.first * HEADS * D;
             job.gate = q_gate + job.first * HEADS * 2 * D + D;
             x.k.attend(&job, 0, job.units);
             if (at_once < KERN_MANY) x.k.attend_join(&job, 0, at_once * HEADS);
         }
-        free(job.scratch);
+        mem_free(job.scratch);
         expect(&x, "y", projected(&x, y, tokens, HEADS * D, "w.o_proj.weight"), floats(&x, "out.y"),
                tokens * hidden);
     }

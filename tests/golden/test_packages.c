@@ -107,7 +107,7 @@ static rt_tensor run_package(set *s, size_t i, const char *function, float *hidd
     assert_int_equal(n, f->n_in);
     rt_call c = {.function = function, .in = given, .n_in = n, .out = out};
     if (!rt_run(s->session[i], &c, &e)) fail_msg("%s", e.msg);
-    free(half);
+    mem_free(half);
     assert_int_equal(out[0].type.dtype, DT_FP32);
     if (!strcmp(f->out[0].name, "hidden_out"))
         memcpy(hidden, out[0].data, (size_t)ir_type_bytes(&out[0].type));
@@ -135,7 +135,7 @@ static void call(set *s, const int64_t *ids, int64_t n, int64_t tokens, bool mul
     }
     assert_int_equal(scores, s->vocab);
     s->position += n;
-    free(hidden);
+    mem_free(hidden);
 }
 
 /* Logits behind the last of n tokens, from fresh states; block: tokens a call. */

@@ -110,8 +110,8 @@ static bool call(runner *r, const int64_t *ids, int64_t n, int64_t tokens, err *
     };
     rt_call c = {.function = function, .in = in, .n_in = tokens > 1 ? 3 : 2, .out = r->out};
     bool ok = rt_run(r->session, &c, e);
-    free(row);
-    free(half);
+    mem_free(row);
+    mem_free(half);
     r->position += n;
     return ok;
 }
@@ -158,12 +158,12 @@ static float *all_states(runner *r, int64_t n, size_t *count) {
         bool cache = strchr("kv", name[0]) != NULL;
         uint16_t *hi = memcpy(mem_alloc((size_t)len * 2), t.data, (size_t)len * 2);
         if (!rt_state_get(r->session, name, &rest, &e)) fail_msg("%s", e.msg);
-        all = realloc(all, (*count + (size_t)len) * sizeof *all);
+        all = mem_try_realloc(all, (*count + (size_t)len) * sizeof *all);
         for (int64_t k = 0; k < len; k++) {
             if (cache && k / row % t.type.dim[2] >= n) continue;
             all[(*count)++] = num_f16_f32(hi[k]) + num_f16_f32(((const uint16_t *)rest.data)[k]);
         }
-        free(hi);
+        mem_free(hi);
     }
     return all;
 }
@@ -173,7 +173,7 @@ static double state_difference(runner *r, int64_t n, const float *want, size_t c
     float *x = all_states(r, n, &got);
     assert_int_equal(got, count);
     double d = largest_difference(x, want, (int64_t)count);
-    free(x);
+    mem_free(x);
     return d;
 }
 
@@ -234,7 +234,7 @@ static void agrees_with_transformers(void **state) {
             states = worse(states, state_difference(&r, n, stepped, count));
             of_oracle = worse(of_oracle, oracle_state_error(&o, &r));
         }
-        free(stepped);
+        mem_free(stepped);
     }
     print_message("%s: logits %.2g, states against steps %.2g, DeltaNet states %.2g\n", name, logits, states,
                   of_oracle);
@@ -296,8 +296,8 @@ static void one_repeated_token(void **state) {
             logits = worse(logits, largest_difference(got, want[i], r.vocab));
             states = worse(states, state_difference(&r, lengths[i], stepped[i], count[i]));
         }
-        free(want[i]);
-        free(stepped[i]);
+        mem_free(want[i]);
+        mem_free(stepped[i]);
     }
     print_message("up to %d tokens: logits %.2g, states %.2g\n", ALL, logits, states);
     close_runner(&r);

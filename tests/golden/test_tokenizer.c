@@ -212,7 +212,7 @@ static void test_linear(void **state) {
     static const char *const units[] = {"a",   " ",  "\n",   "7", "<", "'", "e\xCC\x81", "\xCC\x81\xCC\xA3",
                                         " \n", "你", "<|im_"};
     enum { SHORT = 100000 };
-    char *text = malloc(SHORT * 10 + 16);
+    char *text = mem_alloc(SHORT * 10 + 16);
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         size_t n = 0, len = strlen(units[u]);
         for (; n + len <= SHORT * 10; n += len) memcpy(text + n, units[u], len);
@@ -220,7 +220,7 @@ static void test_linear(void **state) {
         if (large > 40 * small + 0.2)
             fail_msg("unit %zu: %.3f s for 0.1 MB, %.3f s for 1 MB", u, small, large);
     }
-    free(text);
+    mem_free(text);
     tokenizer_free(t);
 }
 

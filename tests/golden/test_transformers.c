@@ -111,8 +111,8 @@ static void run_tokens(runner *r, const int64_t *id, int64_t n, const char *cons
         {"causal_mask", IR_TYPE(DT_FP16, 1, 1, n, all), mask},
     };
     run(r, in, values, n_values);
-    free(ids);
-    free(mask);
+    mem_free(ids);
+    mem_free(mask);
 }
 
 /* What a run over several tokens collects: for each token a row of each output and value asked for. */
@@ -149,7 +149,7 @@ static void feed(runner *r, const int64_t *ids, int64_t n, record *rec) {
 }
 
 static void forget(record *rec) {
-    for (size_t i = 0; i < rec->n_out; i++) free(rec->out[i]);
+    for (size_t i = 0; i < rec->n_out; i++) mem_free(rec->out[i]);
     *rec = (record){0};
 }
 
@@ -262,13 +262,13 @@ static double state_error(const oracle *o, runner *r) {
         float *x = state_values(r, arena_printf(o->a, "rec_%d", layer), &n);
         assert_int_equal(n, ir_type_count(&rec->type));
         for (int64_t i = 0; i < n; i++) worst = worse(worst, fabs((double)x[i] - oracle_f32(rec, i)));
-        free(x);
+        mem_free(x);
         x = state_values(r, arena_printf(o->a, "conv_%d", layer), &n);
         assert_int_equal(n, conv->type.dim[0] * columns);
         for (int64_t i = 0; i < n; i++)
             worst = worse(
                 worst, fabs((double)x[i] - oracle_f32(conv, i / columns * (columns + 1) + 1 + i % columns)));
-        free(x);
+        mem_free(x);
     }
     return worst;
 }

@@ -141,7 +141,7 @@ static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref
             const ir_const c = {.type = g->in[i].type, .data = packed[i]};
             copy(&state[i], &g->in[i]);
             ref_read(&(ref_tensor){.type = c.type, .konst = &c}, 0, ref_count(&state[i]), state[i].cell);
-            free(packed[i]);
+            mem_free(packed[i]);
         }
     team_free(t);
     plan_block_free(block);

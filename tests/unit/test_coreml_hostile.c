@@ -296,13 +296,13 @@ static void cut_short(void **state) {
     assert_true(file_open_map(
         &m, test_case_path("coreml/op_state.mlpackage/Data/com.apple.CoreML/model.mlmodel"), &e));
     for (size_t n = 0; n < m.size; n += n < 400 ? 1 : 13) {
-        uint8_t *copy = malloc(n ? n : 1); /* so that a sanitizer sees the end */
+        uint8_t *copy = mem_alloc(n ? n : 1); /* so that a sanitizer sees the end */
         memcpy(copy, m.data, n);
         e = (err){0};
         coreml_package *p = coreml_open_memory(copy, n, &e);
         if (n < m.size) assert_null(p);
         assert_non_null(strstr(e.msg, "byte "));
-        free(copy);
+        mem_free(copy);
     }
     file_unmap(&m);
 }

@@ -93,7 +93,7 @@ static void every_type_is_decoded(void **s) {
             }
             if (memcmp(got, w->data, n * sizeof *got)) fail_msg("%s, %d at a time", t->name, (int)pieces[k]);
         }
-        free(got);
+        mem_free(got);
     }
     st_close(want);
     gguf_close(g);
@@ -209,7 +209,7 @@ static void refused(const bytes *o, size_t n, const char *why) {
     if (g || !strstr(e.msg, why) || strncmp(e.msg, "x.gguf: ", 8) || strchr(e.msg, '\n'))
         fail_msg("expected \"%s\", found \"%s\"", why, g ? "(accepted)" : e.msg);
     gguf_close(g);
-    free(exact);
+    mem_free(exact);
 }
 
 static void broken_files_are_refused_by_name(void **s) {

@@ -36,7 +36,7 @@ static uint32_t signs(int64_t row) {
 static st_tensor zeros(const char *name, int64_t rows, int64_t columns) {
     st_tensor t = {.name = name, .type = IR_TYPE(DT_BF16, rows, columns)};
     if (!columns) t.type = IR_TYPE(DT_BF16, rows);
-    void *data = calloc((size_t)ir_type_count(&t.type), 2);
+    void *data = mem_try((size_t)ir_type_count(&t.type), 2);
     assert_non_null(data);
     t.data = data;
     return t;
@@ -71,7 +71,7 @@ static void write_checkpoint(int64_t rows, bool tied, const int64_t *list, int n
     assert_true(file_make_dirs(ckpt, &e));
     snprintf(path, sizeof path, "%s/model.safetensors", ckpt);
     assert_true(st_write(path, t, count - tied, &e));
-    for (size_t i = 0; i < count; i++) free((void *)t[i].data);
+    for (size_t i = 0; i < count; i++) mem_free((void *)t[i].data);
     snprintf(config, sizeof config,
              "{\"model_type\":\"llama\",\"vocab_size\":%lld,\"hidden_size\":32,\"intermediate_size\":32,"
              "\"num_hidden_layers\":1,\"num_attention_heads\":1,\"num_key_value_heads\":1,\"head_dim\":32,"

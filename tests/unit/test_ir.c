@@ -46,10 +46,10 @@ static void builder_infers_and_names(void **s) {
     assert_ptr_not_equal(b_f32(&b, 1.5f), ir_in(y->def, A_y));
     assert_ptr_equal(B_INTS(&b, 1, 2), B_INTS(&b, 1, 2));
     assert_ptr_equal(b_text(&b, "fp16"), b_text(&b, "fp16"));
-    ir_type *types = calloc(b.f->n_values, sizeof *types);
+    ir_type *types = mem_try(b.f->n_values, sizeof *types);
     assert_true(ir_infer_function(b.f, NULL, types, &e));
     assert_int_equal(types[top[1]->id].dtype, DT_INT32);
-    free(types);
+    mem_free(types);
     finish(&b);
 }
 
@@ -108,14 +108,14 @@ static void shapes_follow_the_inputs(void **s) {
     b_output(&b, y);
     assert_string_equal(e.msg, "");
     assert_type(y, "fp16[1,2,?,3]");
-    ir_type *types = calloc(b.f->n_values, sizeof *types), in = IR_TYPE(DT_FP16, 1, 5, 6);
+    ir_type *types = mem_try(b.f->n_values, sizeof *types), in = IR_TYPE(DT_FP16, 1, 5, 6);
     assert_true(ir_infer_function(b.f, &in, types, &e));
     ir_type want = IR_TYPE(DT_FP16, 1, 2, 5, 3);
     assert_true(ir_type_equal(&types[y->id], &want));
     in.dim[2] = 7; /* against the declaration */
     assert_false(ir_infer_function(b.f, &in, types, &e));
     assert_string_equal(e.msg, "function main, input x: x is declared as fp16[1,?,6] but is fp16[1,5,7]");
-    free(types);
+    mem_free(types);
     finish(&b);
 }
 
@@ -127,10 +127,10 @@ static void error_names_function_op_and_value(void **s) {
     ir_value *x = b_input(&b, "x", IR_TYPE(DT_FP16, 2, 3));
     ir_value *y = b_op(&b, OP_relu, "y", A_x, x, A_NONE);
     y->type.dim[1] = 4;
-    ir_type *types = calloc(b.f->n_values, sizeof *types);
+    ir_type *types = mem_try(b.f->n_values, sizeof *types);
     assert_false(ir_infer_function(b.f, NULL, types, &e));
     assert_string_equal(e.msg, "function main, op relu y: y is declared as fp16[2,4] but is fp16[2,3]");
-    free(types);
+    mem_free(types);
     finish(&b);
 }
 

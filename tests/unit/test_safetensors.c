@@ -97,13 +97,13 @@ static void floats_of_three_dtypes(void **s) {
 
 static uint8_t *from_hex(const char *hex, size_t *n) {
     *n = strlen(hex) / 2;
-    uint8_t *p = malloc(*n + 1); /* exact, so that a sanitizer sees a read past the end */
+    uint8_t *p = mem_alloc(*n + 1); /* exact, so that a sanitizer sees a read past the end */
     for (size_t i = 0; i < *n; i++) {
         unsigned v;
         assert_int_equal(sscanf(hex + 2 * i, "%2x", &v), 1);
         p[i] = (uint8_t)v;
     }
-    return realloc(p, *n ? *n : 1);
+    return mem_try_realloc(p, *n ? *n : 1);
 }
 
 /* What the safetensors library takes we take, what it refuses we refuse. */
@@ -124,21 +124,21 @@ static void verdicts_are_the_library_s(void **s) {
         if (!f && strncmp(e.msg, "FILE", 4))
             fail_msg("%s: the error does not name the file: %s", what, e.msg);
         st_close(f);
-        free(p);
+        mem_free(p);
     }
     arena_free(a);
 }
 
 static void refused(const char *header, size_t data, err_code code, const char *message) {
     size_t len = strlen(header), n = 8 + len + data;
-    uint8_t *p = calloc(1, n);
+    uint8_t *p = mem_try(1, n);
     num_put64(p, len);
     memcpy(p + 8, header, len);
     err e = {0};
     assert_null(st_open_memory("m.safetensors", p, n, &e));
     assert_string_equal(e.msg, message);
     assert_int_equal(e.code, code);
-    free(p);
+    mem_free(p);
 }
 
 static void errors_name_file_and_tensor(void **s) {
@@ -175,13 +175,13 @@ static void every_prefix_and_flipped_byte_is_handled(void **s) {
     file_map m;
     err e = {0};
     assert_true(file_open_map(&m, data_path("kinds.safetensors"), &e));
-    uint8_t *p = malloc(m.size);
+    uint8_t *p = mem_alloc(m.size);
     for (size_t n = 0; n < m.size; n++) {
-        uint8_t *cut = malloc(n ? n : 1);
+        uint8_t *cut = mem_alloc(n ? n : 1);
         memcpy(cut, m.data, n);
         e = (err){0};
         assert_null(st_open_memory("cut", cut, n, &e));
-        free(cut);
+        mem_free(cut);
     }
     for (size_t i = 0; i < m.size; i++) {
         memcpy(p, m.data, m.size);
@@ -189,7 +189,7 @@ static void every_prefix_and_flipped_byte_is_handled(void **s) {
         e = (err){0};
         st_close(st_open_memory("flipped", p, m.size, &e));
     }
-    free(p);
+    mem_free(p);
     file_unmap(&m);
 }
 

@@ -312,10 +312,10 @@ static int write_on_a_full_disk(void) {
     if (mount("none", dir, "tmpfs", 0, "size=64k")) return NOT_HERE;
     if (!make(1, false, &e)) return 1;
     stage *s = stage_begin(target, true, &e);
-    char name[200], *big = calloc(1, 1 << 20);
+    char name[200], *big = mem_try(1, 1 << 20);
     snprintf(name, sizeof name, "%s/big", stage_path(s));
     if (file_write(name, big, 1 << 20, &e) || !strstr(e.msg, "No space left")) return 2;
-    free(big);
+    mem_free(big);
     stage_abort(s);
     return generation() == 1 && entries() == 1 ? 0 : 3;
 }

@@ -21,7 +21,7 @@ static void results_new(const sample *s, results *r) {
 
 void results_free(results *r) {
     for (size_t i = 0; i < r->n; i++) ref_tensor_drop(&r->t[i]);
-    free(r->t);
+    mem_free(r->t);
     *r = (results){0};
 }
 
@@ -285,7 +285,7 @@ static bool shaken_call(shaker *k, const sample_call *call, results *r, err *e) 
     for (size_t i = 0; i < f->body.n_out && good; i++) good = add_copy(r, &k->v.env[f->body.out[i]->id], e);
     for (uint32_t i = 0; i < f->n_values; i++) ref_tensor_drop(&k->v.env[i]);
     ref_eval_free_spares(&k->v);
-    free(k->v.env);
+    mem_free(k->v.env);
     arena_free(scratch);
     arena_free(names);
     return good;
@@ -394,7 +394,7 @@ static bool planned_call(planner *l, const sample *s, size_t c, const plan_form 
     bool good = plan_run(l->x[c], &call, e);
     for (size_t i = 0; i < f->body.n_out && good; i++) good = add_copy(r, &out[i], e);
     for (size_t i = 0; i < f->body.n_out; i++) ref_tensor_drop(&out[i]);
-    free(out);
+    mem_free(out);
     return good;
 }
 
@@ -422,9 +422,9 @@ bool by_plan(const sample *s, const plan_form *form, results *r, err *e) {
     good = good && add_states(l, s, r, e);
     for (size_t c = 0; c < s->n_call; c++)
         if (l->p[c]) plan_exec_free(l->x[c]), plan_free(l->p[c]);
-    for (size_t i = 0; i < s->n_state; i++) free(l->state[i]);
+    for (size_t i = 0; i < s->n_state; i++) mem_free(l->state[i]);
     plan_block_free(l->block);
-    free(l);
+    mem_free(l);
     if (!good) results_free(r);
     return good;
 }
