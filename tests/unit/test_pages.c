@@ -1,6 +1,7 @@
 /* base/pages: content stays whatever becomes of the pages; memory is taken for what is filled. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/heap.h"
 #include "base/pages.h"
 #include "test.h"
 #include <stdint.h>
@@ -117,6 +118,28 @@ static void test_fill(void **state) {
     pages_unmap(&from);
 }
 
+static void map(void *ctx) {
+    pages p;
+    assert_true(pages_map(&p, LARGE * PAGES_LARGE));
+    fill(&p, 0, SMALL);
+    *(pages *)ctx = p;
+}
+
+/* Nobody unmaps them. */
+static void test_goes_with_its_heap(void **state) {
+    (void)state;
+    pages p, q;
+    unsigned char there[LARGE * PAGES_LARGE / SMALL];
+    heap *h = heap_new(NULL, NULL);
+    assert_true(mem_guard(h, map, &p, NULL));
+    assert_true(mem_guard(h, map, &q, NULL));
+    assert_true(heap_bytes(h) < PAGES_LARGE); /* they don't count */
+    pages_unmap(&q);
+    assert_true(holds(&p, 0, SMALL));
+    heap_drop(h);
+    assert_int_equal(mincore(p.data, p.bytes, there), -1); /* not mapped */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_ones),
@@ -124,6 +147,7 @@ int main(void) {
         cmocka_unit_test(test_join_waits_for_a_quarter),
         cmocka_unit_test(test_join_stops_in_time),
         cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_goes_with_its_heap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
