@@ -67,10 +67,11 @@ OPEN = {"skipped", "kept_fp32", "vanished", "gate"}
 
 
 def check_strict(schema, document):
-    """Each member of each object is needed and typed, and no other is allowed."""
+    """Each member of each object is needed and typed, and no other is allowed. Of long lists of equal rows the first few are tried:
+    each damage validates the whole document."""
     tried = 0
     for path in places(document):
-        if path and path[-1] in OPEN:
+        if path and path[-1] in OPEN or any(isinstance(key, int) and key >= 4 for key in path):
             continue
         for damage in ["more"] + list(at(document, path)):
             bad = copy.deepcopy(document)
