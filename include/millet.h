@@ -380,7 +380,7 @@ typedef enum {
 
 typedef struct {
     size_t size;
-    int32_t *ids; /* millet_free() it */
+    int32_t *ids; /* millet_free() it; NULL: none */
     size_t n_ids;
     size_t prompt_tokens;
     millet_finish finish;

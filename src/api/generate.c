@@ -37,14 +37,15 @@ static bool result_out(millet_generation *out, const heap *h, const generate_res
     static const millet_finish finish[] = {[GENERATE_STOP] = MILLET_STOP,
                                            [GENERATE_LENGTH] = MILLET_LENGTH,
                                            [GENERATE_STOPPED] = MILLET_STOPPED};
-    const millet_generation whole = {.ids = api_give(h, r->ids, r->n_ids * sizeof *r->ids, e),
+    int32_t *ids = r->n_ids ? api_give(h, r->ids, r->n_ids * sizeof *r->ids, e) : NULL;
+    const millet_generation whole = {.ids = ids,
                                      .n_ids = r->n_ids,
                                      .prompt_tokens = r->prompt_tokens,
                                      .finish = finish[r->finish],
                                      .prompt_seconds = r->prompt_seconds,
                                      .decode_seconds = r->decode_seconds,
                                      .reused_tokens = r->reused_tokens};
-    if (!whole.ids) return false;
+    if (r->n_ids && !ids) return false;
     api_struct_out(out, &whole, sizeof whole);
     return true;
 }
