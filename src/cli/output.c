@@ -21,7 +21,7 @@ static bool out_failed(void) {
 
 bool cli_out(const void *data, size_t n) {
     if (out_errno) return false;
-    return fwrite(data, 1, n, stdout) == n || out_failed();
+    return !n || fwrite(data, 1, n, stdout) == n || out_failed(); /* data may be NULL then */
 }
 
 bool cli_printf(const char *fmt, ...) {
