@@ -4,10 +4,10 @@
  * transformers' (tests/data/generate). */
 #include "base/file.h"
 #include "base/json.h"
+#include "counted.h"
 #include "millet.h"
 #include "test.h"
 #include <dirent.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
 enum { IDS = 6 };
@@ -16,33 +16,6 @@ static char work[] = "/tmp/millet-memory-XXXXXX";
 static char checkpoint[512], artifact[300];
 static int32_t prompt[300], want[300];
 static size_t n_prompt;
-
-/* An allocator that counts and can run dry. */
-typedef struct {
-    atomic_size_t bytes, most, blocks;
-    atomic_long left; /* allocations that succeed; negative: all */
-} counted;
-
-static void *take(void *ctx, size_t size, size_t align) {
-    counted *c = ctx;
-    assert_true(align >= 16 && (align & (align - 1)) == 0);
-    if (atomic_load(&c->left) >= 0 && atomic_fetch_sub(&c->left, 1) <= 0)
-        return atomic_store(&c->left, 0), NULL;
-    void *p = aligned_alloc(align, (size + align - 1) / align * align);
-    if (!p) return NULL;
-    memset(p, 0xA5, size);
-    size_t now = atomic_fetch_add(&c->bytes, size) + size, most = atomic_load(&c->most);
-    while (now > most && !atomic_compare_exchange_weak(&c->most, &most, now)) continue;
-    atomic_fetch_add(&c->blocks, 1);
-    return p;
-}
-
-static void give(void *ctx, void *p, size_t size) {
-    counted *c = ctx;
-    atomic_fetch_sub(&c->bytes, size);
-    atomic_fetch_sub(&c->blocks, 1);
-    free(p);
-}
 
 static size_t ids_of(const json *list, int32_t *ids) {
     size_t n = 0;
@@ -68,7 +41,7 @@ static int set_up(void **state) {
     }
     arena_free(a);
     counted c = {.left = -1};
-    const millet_allocator of = {.size = sizeof of, .alloc = take, .free = give, .ctx = &c};
+    const millet_allocator of = {.size = sizeof of, .alloc = counted_take, .free = counted_give, .ctx = &c};
     const millet_open_options open = {.size = sizeof open, .allocator = &of};
     const millet_convert_options o = {.size = sizeof o,
                                       .preset = "chunks",
@@ -117,7 +90,7 @@ static bool generate(const millet_lm *lm, unsigned threads, size_t *seen, millet
 }
 
 static bool all(counted *c, unsigned threads, size_t *seen, millet_error *e) {
-    const millet_allocator of = {.size = sizeof of, .alloc = take, .free = give, .ctx = c};
+    const millet_allocator of = {.size = sizeof of, .alloc = counted_take, .free = counted_give, .ctx = c};
     const millet_open_options open = {.size = sizeof open, .allocator = &of};
     const millet_lm_options o = {.size = sizeof o, .open = &open};
     millet_lm *lm = millet_lm_open(artifact, &o, e);

@@ -1,38 +1,12 @@
 /* Heaps: what they count, what a guard does where there is no memory, who ends when. */
 #include "base/arena.h"
 #include "base/parallel.h"
+#include "counted.h"
 #include "test.h"
-#include <stdatomic.h>
-
-/* An allocator that counts and can run dry. */
-typedef struct {
-    atomic_size_t bytes, blocks;
-    atomic_long left; /* allocations that succeed; negative: all */
-} counted;
-
-static void *take(void *ctx, size_t size, size_t align) {
-    counted *c = ctx;
-    if (atomic_load(&c->left) >= 0 && atomic_fetch_sub(&c->left, 1) <= 0)
-        return atomic_store(&c->left, 0), NULL;
-    size_t whole = (size + align - 1) / align * align;
-    void *p = aligned_alloc(align, whole);
-    if (!p) return NULL;
-    memset(p, 0xA5, whole);
-    atomic_fetch_add(&c->bytes, size);
-    atomic_fetch_add(&c->blocks, 1);
-    return p;
-}
-
-static void give(void *ctx, void *p, size_t size) {
-    counted *c = ctx;
-    atomic_fetch_sub(&c->bytes, size);
-    atomic_fetch_sub(&c->blocks, 1);
-    free(p);
-}
 
 static heap *new_heap(counted *c) {
     *c = (counted){.left = -1};
-    heap *h = heap_new(NULL, &(heap_hooks){.alloc = take, .free = give, .ctx = c});
+    heap *h = heap_new(NULL, &(heap_hooks){.alloc = counted_take, .free = counted_give, .ctx = c});
     assert_non_null(h);
     return h;
 }
