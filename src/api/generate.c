@@ -101,10 +101,13 @@ void millet_generator_free(millet_generator *g) {
     heap_leave(h);
 }
 
+static bool alive(const millet_generator *g, err *e) {
+    return !g->left || err_set(e, ERR_MEMORY, "the generator ran out of memory: it can only be freed");
+}
+
 /* Calls fn on the generator's heap. */
 static bool use(millet_generator *g, api_fn *fn, void *args, err *e) {
-    if (g->left) return err_set(e, ERR_MEMORY, "the generator ran out of memory: it can only be freed");
-    return api_guard(g->h, fn, args, &g->left, e);
+    return alive(g, e) && api_guard(g->h, fn, args, &g->left, e);
 }
 
 /* ---- generating ---- */
@@ -169,10 +172,7 @@ bool millet_generator_run(millet_generator *g, const int32_t *ids, size_t n,
     err e = {0};
     millet_precision ignored;
     generating k = {.g = g, .ids = ids, .n = n, .result = result};
-    if (g->left)
-        err_set(&e, ERR_MEMORY, "the generator ran out of memory: it can only be freed");
-    else if (prepare(&k, decoder_lm(g->d), options, &ignored, &e))
-        use(g, generate, &k, &e);
+    if (alive(g, &e) && prepare(&k, decoder_lm(g->d), options, &ignored, &e)) use(g, generate, &k, &e);
     return api_done(error, &e);
 }
 

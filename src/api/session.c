@@ -43,10 +43,13 @@ void millet_session_free(millet_session *s) {
     heap_leave(h); /* states that others share stay */
 }
 
+static bool alive(const millet_session *s, err *e) {
+    return !s->left || err_set(e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
+}
+
 /* Calls fn on the session's heap. */
 static bool use(millet_session *s, api_fn *fn, void *args, err *e) {
-    if (s->left) return err_set(e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
-    return api_guard(s->h, fn, args, &s->left, e);
+    return alive(s, e) && api_guard(s->h, fn, args, &s->left, e);
 }
 
 /* ---- runs ---- */
@@ -161,19 +164,14 @@ void millet_state_reset(millet_session *s) {
 bool millet_state_bind(millet_session *to, const millet_session *from, const char *name,
                        millet_error *error) {
     err e = {0};
-    if (to->left || from->left)
-        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
-    else if (rt_state_bind(to->s, from->s, name, &e) && to->p != from->p)
+    if (alive(to, &e) && alive(from, &e) && rt_state_bind(to->s, from->s, name, &e) && to->p != from->p)
         to->p->bound = from->p->bound = true;
     return api_done(error, &e);
 }
 
 bool millet_state_copy(millet_session *to, const millet_session *from, millet_error *error) {
     err e = {0};
-    if (to->left || from->left)
-        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
-    else
-        rt_state_copy(to->s, from->s, &e);
+    if (alive(to, &e) && alive(from, &e)) rt_state_copy(to->s, from->s, &e);
     return api_done(error, &e);
 }
 
@@ -192,19 +190,13 @@ static void take(void *args, err *e) {
 millet_snapshot *millet_snapshot_take(const millet_session *s, millet_error *error) {
     err e = {0};
     taking k = {.s = s->s};
-    if (s->left)
-        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
-    else
-        api_guard(s->h, take, &k, NULL, &e); /* changes nothing of s */
+    if (alive(s, &e)) api_guard(s->h, take, &k, NULL, &e); /* changes nothing of s */
     return api_done(error, &e) ? (millet_snapshot *)k.snap : NULL;
 }
 
 bool millet_snapshot_restore(millet_session *s, const millet_snapshot *snapshot, millet_error *error) {
     err e = {0};
-    if (s->left)
-        err_set(&e, ERR_MEMORY, "the session ran out of memory: it can only be freed");
-    else
-        rt_snapshot_restore(s->s, (const rt_snapshot *)snapshot, &e);
+    if (alive(s, &e)) rt_snapshot_restore(s->s, (const rt_snapshot *)snapshot, &e);
     return api_done(error, &e);
 }
 
