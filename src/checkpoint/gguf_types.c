@@ -174,34 +174,30 @@ static void scale_and_minimum(const uint8_t *s, int g, unsigned *scale, unsigned
 }
 
 /* Q4_K: fp16 d, fp16 m, 12 bytes of scales, 128 of codes; 32 bytes hold one group of 32 in their low and the
- * next one in their high bits. For 32 values each: d * s * q - m * minimum. */
-static void decode_q4_k(float *out, const uint8_t *p, size_t blocks) {
-    for (; blocks--; p += 144) {
+ * next one in their high bits. For 32 values each: d * s * q - m * minimum. Q5_K (fifth): with 32 bytes of
+ * fifth bits in front of the codes, bit g of byte i is value i's of group g. */
+static void decode_45_k(float *out, const uint8_t *p, size_t blocks, bool fifth) {
+    const uint8_t *codes = p + (fifth ? 48 : 16);
+    for (size_t bytes = fifth ? 176 : 144; blocks--; p += bytes, codes += bytes) {
         float d = half_at(p), m = half_at(p + 2);
         for (int g = 0; g < 8; g++) {
             unsigned s, least;
             scale_and_minimum(p + 4, g, &s, &least);
             float scale = d * (float)s, low = m * (float)least;
-            const uint8_t *q = p + 16 + g / 2 * 32;
-            for (int i = 0; i < 32; i++) *out++ = scale * (float)(q[i] >> g % 2 * 4 & 15) - low;
+            const uint8_t *high = p + 16, *q = codes + g / 2 * 32;
+            for (int i = 0; i < 32; i++)
+                *out++ =
+                    scale * (float)((q[i] >> g % 2 * 4 & 15) | (fifth ? high[i] >> g & 1 : 0) << 4) - low;
         }
     }
 }
 
-/* Q5_K: as Q4_K, with 32 bytes of fifth bits in front of the codes: bit g of byte i is value i's of group g.
- */
+static void decode_q4_k(float *out, const uint8_t *p, size_t blocks) {
+    decode_45_k(out, p, blocks, false);
+}
+
 static void decode_q5_k(float *out, const uint8_t *p, size_t blocks) {
-    for (; blocks--; p += 176) {
-        float d = half_at(p), m = half_at(p + 2);
-        for (int g = 0; g < 8; g++) {
-            unsigned s, least;
-            scale_and_minimum(p + 4, g, &s, &least);
-            float scale = d * (float)s, low = m * (float)least;
-            const uint8_t *high = p + 16, *q = p + 48 + g / 2 * 32;
-            for (int i = 0; i < 32; i++)
-                *out++ = scale * (float)((q[i] >> g % 2 * 4 & 15) | (high[i] >> g & 1) << 4) - low;
-        }
-    }
+    decode_45_k(out, p, blocks, true);
 }
 
 /* Q6_K: 128 bytes of low bits, 64 of high ones, 16 int8 scales, fp16 d. In each half of 128 values, 32 are in
