@@ -13,8 +13,9 @@ from thirdparty import DRIVERS
 cases = directory("thirdparty")
 CHANGED_BY_CONVERTER = {"anemll035-llama-lut6-4pertensor-6"}  # its RoPE tables are palettes: no oracle but the package's
 LIMIT = 0.2
-# Strict mode rounds what the oracle has in fp32. On this recurrence an independent interpreter that rounds every op is
-# 0.16 off the source model, the oracle 0.07 to another side: their sum bounds the distance between the two.
+# Strict mode rounds what the oracle has in fp32. An independent interpreter that rounds every op is 0.16 off the source model
+# here, the oracle 0.07 to another side; one unit of fp16 in an input moves one position by 0.2 (docs/fidelity.md, "What a bound on
+# strict mode can mean").
 STRICT_LIMIT = {"bhctsntrk-anemll-qwen3.5-lut4-2chunk": 0.16 + 0.07}
 ABSENT = -9999  # candidates that the package does not return
 
