@@ -24,6 +24,9 @@ struct decoder {
     room choice;   /* by tokens left: index of the function */
     int64_t *size; /* forced sizes; NULL: as choice says */
     size_t n_size, at_size;
+    /* of the feed under way, behind position: tokens to feed, tokens fed, and whether every row is wanted */
+    size_t left, done;
+    bool every;
 };
 
 decoder *decoder_new(const lm *m, rt_mode mode, err *e) {
@@ -67,6 +70,7 @@ const int32_t *decoder_fed(const decoder *d) {
 void decoder_restart(decoder *d) {
     timeline_reset(&d->line, d->m);
     d->position = 0;
+    d->left = 0;
 }
 
 /* Runs a call, a padded one that would end behind the context earlier, over tokens that were fed before:
@@ -233,28 +237,46 @@ static bool visit(decoder *d, size_t t, size_t index, const decoder_hooks *h, de
     return !h || !h->row || h->row(h->ctx, index, &r, e) || err_set(e, ERR_CANCELLED, "cancelled");
 }
 
+bool decoder_begin(decoder *d, const int32_t *ids, size_t n, bool every, err *e) {
+    d->left = 0;
+    if (!decoder_check(d, ids, n, e) || !remember(d, ids, n, e) || !plan(d, n, d->position, every, e))
+        return false;
+    d->left = n;
+    d->done = 0;
+    d->every = every;
+    return true;
+}
+
+size_t decoder_left(const decoder *d) {
+    return d->left;
+}
+
+bool decoder_call(decoder *d, const decoder_hooks *h, decoder_row *last, err *e) {
+    if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "cancelled");
+    size_t b = next_call(d, d->left, d->position, d->every);
+    bool each = d->every && gives_each(d->fn), row = d->every || b == d->left;
+    call c = {.line = &d->line,
+              .ids = d->past + d->position,
+              .n = b,
+              .position = d->position,
+              .first = d->done,
+              .h = h,
+              .row = row};
+    if (!step(d, &c, e)) return false;
+    size_t first = each ? 0 : row ? b - 1 : b; /* rows of interest */
+    for (size_t t = first; t < b; t++)
+        if (!visit(d, t, d->done + t, h, last, e)) return false;
+    d->position += (int64_t)b;
+    d->done += b;
+    d->left -= b;
+    return true;
+}
+
 bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks *h, decoder_row *last,
                   err *e) {
-    bool all = h && h->row;
-    if (!decoder_check(d, ids, n, e) || !remember(d, ids, n, e) || !plan(d, n, d->position, all, e))
-        return false;
-    for (size_t done = 0, b; done < n; done += b) {
-        if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "cancelled");
-        b = next_call(d, n - done, d->position, all);
-        bool each = all && gives_each(d->fn), row = all || done + b == n;
-        call c = {.line = &d->line,
-                  .ids = ids + done,
-                  .n = b,
-                  .position = d->position,
-                  .first = done,
-                  .h = h,
-                  .row = row};
-        if (!step(d, &c, e)) return false;
-        size_t first = each ? 0 : row ? b - 1 : b; /* rows of interest */
-        for (size_t t = first; t < b; t++)
-            if (!visit(d, t, done + t, h, last, e)) return false;
-        d->position += (int64_t)b;
-    }
+    if (!decoder_begin(d, ids, n, h && h->row, e)) return false;
+    while (d->left)
+        if (!decoder_call(d, h, last, e)) return false;
     return true;
 }
 
@@ -282,6 +304,7 @@ bool decoder_seed(decoder *d, decoder *from, err *e) {
         if (!ok) return false;
     }
     d->position = 0;
+    d->left = 0;
     if (from->position && !remember(d, from->past, (size_t)from->position, e)) return false;
     d->position = from->position;
     return true;

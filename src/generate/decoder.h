@@ -77,4 +77,12 @@ bool decoder_check(const decoder *d, const int32_t *ids, size_t n, err *e);
 /* After an error states and position are no longer of use until decoder_restart(). */
 bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks *h, decoder_row *last,
                   err *e);
+
+/* The same a call of a function at a time, so that something else can be done in between: begin, and call
+ * while tokens are left. The calls are those of decoder_feed(), so are the results. every: h->row will be
+ * given, the same at each call. The row that comes last is that of the last token, where none is left.
+ * decoder_restart() ends it early. */
+bool decoder_begin(decoder *d, const int32_t *ids, size_t n, bool every, err *e);
+size_t decoder_left(const decoder *d);
+bool decoder_call(decoder *d, const decoder_hooks *h, decoder_row *last, err *e);
 #endif

@@ -233,6 +233,40 @@ static void blocks_and_masks(void **state) {
     }
 }
 
+/* The counter's next id is last + position + 1: two decoders fed a call at a time, in turn, count each for
+ * itself. */
+static void calls_in_turn(void **state) {
+    (void)state;
+    save_counter(0);
+    lm *m = open_work();
+    err e = {0};
+    int32_t prompt[2][130];
+    decoder *d[2];
+    decoder_row row[2] = {{0}, {0}};
+    const size_t n[2] = {130, 70};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 130; i++) prompt[k][i] = (i + 7 * k) % 50;
+        must((d[k] = decoder_new(m, RT_FAST, &e)), &e);
+        must(decoder_begin(d[k], prompt[k], n[k], false, &e), &e);
+        assert_int_equal(decoder_left(d[k]), n[k]);
+    }
+    size_t calls = 0;
+    while (decoder_left(d[0]) || decoder_left(d[1]))
+        for (int k = 0; k < 2; k++)
+            if (decoder_left(d[k])) {
+                must(decoder_call(d[k], NULL, &row[k], &e), &e);
+                calls++;
+            }
+    assert_int_equal(calls, 3 + 2); /* of at most 64 tokens */
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(decoder_position(d[k]), n[k]);
+        assert_int_equal(row[k].id ? row[k].id[row[k].largest] : (int32_t)row[k].largest,
+                         (prompt[k][n[k] - 1] + (int32_t)n[k]) % VOCAB);
+        decoder_free(d[k]);
+    }
+    lm_close(m);
+}
+
 /* Candidates: what was not returned is -1e4 in the file, and a next id outside of them is counted apart. */
 static void scored_candidates(void **state) {
     (void)state;
@@ -274,9 +308,9 @@ static int drop_work(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_chain),         cmocka_unit_test(the_first_bad_op_is_named),
-        cmocka_unit_test(scored_chain),      cmocka_unit_test(blocks_and_masks),
-        cmocka_unit_test(scored_candidates),
+        cmocka_unit_test(the_chain),     cmocka_unit_test(the_first_bad_op_is_named),
+        cmocka_unit_test(scored_chain),  cmocka_unit_test(blocks_and_masks),
+        cmocka_unit_test(calls_in_turn), cmocka_unit_test(scored_candidates),
     };
     return cmocka_run_group_tests(tests, make_work, drop_work);
 }
