@@ -81,9 +81,12 @@ static bool take(generation *g, const decoder_row *row, size_t most, int32_t *id
 }
 
 static bool decode(generation *g, const int32_t *prompt, size_t n, size_t most, err *e) {
+    const generate_options *o = g->o;
     decoder_row row;
     double start = clock_seconds();
-    if (!decoder_feed(g->d, prompt, n, &g->hooks, &row, e)) return false;
+    if (!prefix_feed_rest(o->prefix, g->d, prompt, n, g->r->reused_tokens, o->keep, o->n_keep, &g->hooks,
+                          &row, e))
+        return false;
     double begin = clock_seconds();
     g->r->prompt_seconds = begin - start;
     g->r->finish = GENERATE_LENGTH;
@@ -106,13 +109,19 @@ static void finish_text(generation *g) {
     if (g->r->finish != GENERATE_STOPPED && !emit(g, -1, from)) g->r->finish = GENERATE_STOPPED;
 }
 
-/* How much of the prompt d has been fed: all of what it was fed, but not the prompt's last token, whose
- * scores are wanted. Else it starts anew. */
-static size_t reuse(decoder *d, const int32_t *prompt, size_t n) {
-    size_t fed = (size_t)decoder_position(d);
-    if (fed < n && (!fed || !memcmp(decoder_fed(d), prompt, fed * sizeof *prompt))) return fed;
-    decoder_restart(d);
-    return 0;
+/* Puts d where most of the prompt has been fed: all of what it was fed, or what is kept, but not the prompt's
+ * last token, whose scores are wanted. */
+static bool reuse(generation *g, const int32_t *prompt, size_t n, err *e) {
+    prefix_place *at = &g->r->place;
+    if (g->o->prefix) return prefix_seek(g->o->prefix, g->d, prompt, n, at, e);
+    size_t fed = (size_t)decoder_position(g->d);
+    *at = (prefix_place){.had = fed};
+    while (at->same < fed && at->same < n && decoder_fed(g->d)[at->same] == prompt[at->same]) at->same++;
+    bool on = fed && fed < n && at->same == fed && decoder_intact(g->d);
+    at->reused = on ? fed : 0;
+    at->how = on ? PREFIX_CONTINUED : PREFIX_NEW;
+    if (!on) decoder_restart(g->d);
+    return true;
 }
 
 /* Where the graph picks the id there is nothing to sample from. */
@@ -139,9 +148,10 @@ bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const genera
     g.s = sampler_new(&o->sampling, lm_sample_limit(m), e);
     if (!g.s) return false;
     sampler_prompt(g.s, prompt, n);
-    r->reused_tokens = reuse(d, prompt, n);
-    bool ok = decode(&g, prompt + r->reused_tokens, n - r->reused_tokens, most, e);
-    if (!ok) decoder_restart(d);
+    bool ok = reuse(&g, prompt, n, e);
+    r->reused_tokens = r->place.reused;
+    ok = ok && decode(&g, prompt, n, most, e);
+    if (!ok && (e->code != ERR_CANCELLED || !decoder_intact(d))) decoder_restart(d);
     if (!ok && e->code == ERR_CANCELLED) {
         *e = (err){0};
         r->finish = GENERATE_STOPPED;
