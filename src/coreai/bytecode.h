@@ -5,6 +5,21 @@
 #include "coreai/cursor.h"
 #include "coreai/tree.h"
 
+/* How the properties of an op are laid out: one letter an attribute, 'o' for optional ones, which are 0 or 2
+ * index + 1. NULL: it has none, or they are not known. */
+const char *ai_property_layout(const char *op);
+
+/* Bits of an op's mask. */
+enum {
+    AI_HAS_ATTRIBUTES = 1,
+    AI_HAS_RESULTS = 2,
+    AI_HAS_OPERANDS = 4,
+    AI_HAS_SUCCESSORS = 8,
+    AI_HAS_REGIONS = 16,
+    AI_HAS_ORDERS = 32,
+    AI_HAS_PROPERTIES = 64
+};
+
 typedef struct {
     const char *name;
     const uint8_t *data;

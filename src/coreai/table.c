@@ -11,6 +11,16 @@ static const uint8_t dtypes[] = {
     [29] = DT_UINT1,  [36] = DT_UINT6,  [37] = DT_UINT3,
 };
 
+uint32_t ai_code_of(ir_dtype d) {
+    for (uint32_t i = 0; i < sizeof dtypes; i++)
+        if (dtypes[i] == d && d != DT_NONE) return i;
+    return 0;
+}
+
+ir_dtype ai_dtype_of(uint32_t code) {
+    return code < sizeof dtypes ? (ir_dtype)dtypes[code] : DT_NONE;
+}
+
 static const ai_type *read_type_index(ai_bytecode *b, ai_cursor *c) {
     uint32_t i = ai_index(c, b->n_type);
     return c->bad ? NULL : &b->type[i];

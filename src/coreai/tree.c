@@ -19,18 +19,13 @@ static const struct {
     {"serialization.asset", "oo"},  {"primitive.scatter_along_axis_v1", "a"},
 };
 
-#define MAX_REGIONS 8 /* of an op */
+const char *ai_property_layout(const char *op) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (!strcmp(op, layouts[i].op)) return layouts[i].layout;
+    return NULL;
+}
 
-/* Bits of an op's mask. */
-enum {
-    HAS_ATTRIBUTES = 1,
-    HAS_RESULTS = 2,
-    HAS_OPERANDS = 4,
-    HAS_SUCCESSORS = 8,
-    HAS_REGIONS = 16,
-    HAS_ORDERS = 32,
-    HAS_PROPERTIES = 64
-};
+#define MAX_REGIONS 8 /* of an op */
 
 static bool read_region(ai_bytecode *b, ai_cursor *c, ai_region *r, scope *s, int depth);
 
@@ -50,9 +45,7 @@ static bool read_properties(ai_bytecode *b, ai_cursor *c, ai_op *op) {
     if (!ai_good(b, c, "reference to properties")) return false;
     op->raw_prop = b->property[i].number;
     op->n_prop = b->property[i].n;
-    const char *layout = NULL;
-    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++)
-        if (!strcmp(op->name, layouts[k].op)) layout = layouts[k].layout;
+    const char *layout = ai_property_layout(op->name);
     if (!layout) return true;
     if (strlen(layout) != op->n_prop)
         return ai_bad(b, c, ERR_FORMAT, "%s has %u properties, expected %zu", op->name, op->n_prop,
@@ -116,18 +109,18 @@ static bool read_op(ai_bytecode *b, ai_cursor *c, ai_op *op, scope *s, size_t *n
     if (!ai_good(b, c, "op")) return false;
     op->name = b->op[name];
     op->location = &b->attr[location];
-    if (mask & ~0x7F || mask & (HAS_SUCCESSORS | HAS_ORDERS | HAS_ATTRIBUTES))
+    if (mask & ~0x7F || mask & (AI_HAS_SUCCESSORS | AI_HAS_ORDERS | AI_HAS_ATTRIBUTES))
         return ai_bad(b, c, ERR_UNSUPPORTED, "%s has %s", op->name,
-                      mask & HAS_SUCCESSORS   ? "successors"
-                      : mask & HAS_ORDERS     ? "orders of uses"
-                      : mask & HAS_ATTRIBUTES ? "discardable attributes"
-                                              : "an unknown part");
-    if (mask & HAS_PROPERTIES && !read_properties(b, c, op)) return false;
-    uint32_t n_out = mask & HAS_RESULTS ? ai_count(c) : 0;
+                      mask & AI_HAS_SUCCESSORS   ? "successors"
+                      : mask & AI_HAS_ORDERS     ? "orders of uses"
+                      : mask & AI_HAS_ATTRIBUTES ? "discardable attributes"
+                                                 : "an unknown part");
+    if (mask & AI_HAS_PROPERTIES && !read_properties(b, c, op)) return false;
+    uint32_t n_out = mask & AI_HAS_RESULTS ? ai_count(c) : 0;
     uint32_t *type = ARENA_ARRAY(b->a, uint32_t, n_out);
     for (uint32_t i = 0; i < n_out; i++) type[i] = ai_index(c, b->n_type);
-    if (!ai_good(b, c, "op") || (mask & HAS_OPERANDS && !read_operands(b, c, op, s))) return false;
-    if (mask & HAS_REGIONS && !read_regions(b, c, op, s, depth)) return false;
+    if (!ai_good(b, c, "op") || (mask & AI_HAS_OPERANDS && !read_operands(b, c, op, s))) return false;
+    if (mask & AI_HAS_REGIONS && !read_regions(b, c, op, s, depth)) return false;
     ai_value **out = ARENA_ARRAY(b->a, ai_value *, n_out);
     for (uint32_t i = 0; i < n_out; i++)
         if (!(out[i] = define(b, c, s, next, op, i, type[i]))) return false;

@@ -18,7 +18,8 @@ enum {
     AI_BOOL = 4,
     AI_FUNCTION = 30,
     AI_HANDLE = 31,
-    AI_TOKEN = 32
+    AI_TOKEN = 32,
+    AI_SYMBOL_TYPE = 33
 };
 
 typedef struct ai_type {
@@ -45,6 +46,7 @@ enum {
     AI_NAMED = 9,
     AI_SYMBOL = 14,
     AI_PARAM = 16,
+    AI_SCATTER_MODE = 20, /* a number, raw */
     AI_FILE = 30,
     AI_SOURCE = 31,
     AI_LOCATION = 40,
@@ -65,8 +67,10 @@ typedef struct ai_attr {
     const ai_type *type; /* AI_TYPE, AI_PARAM */
     const uint8_t *data; /* AI_DENSE, AI_RESOURCE: little-endian elements */
     size_t bytes;
-    const char *resource; /* AI_RESOURCE: its name */
-    const uint8_t *raw;   /* what is behind the code */
+    const struct ir_const *konst; /* AI_RESOURCE that is to be written: where its bytes come from, in place of
+                                     data */
+    const char *resource;         /* AI_RESOURCE: its name */
+    const uint8_t *raw;           /* what is behind the code */
     uint32_t n_raw;
 } ai_attr;
 
@@ -133,6 +137,10 @@ typedef struct {
 
 /* The newest version of an asset whose ops are known here. */
 #define AI_ASSET_VERSION 20260409
+
+/* Code of a number's type, and back; 0 and DT_NONE: there is none. */
+uint32_t ai_code_of(ir_dtype d);
+ir_dtype ai_dtype_of(uint32_t code);
 
 /* Reads n bytes, which must stay; the tree lies in a. NULL on error. */
 const ai_tree *ai_tree_read(arena *a, const void *data, size_t n, err *e);
