@@ -3,6 +3,7 @@
 #define GENERATE_GENERATOR_H
 #include "base/str.h"
 #include "generate/prefix.h"
+#include "structured/matcher.h"
 
 typedef enum {
     GENERATE_STOP,   /* a stop id came: the last of ids; it has no text */
@@ -17,6 +18,10 @@ typedef struct {
     sampler_options sampling; /* start from lm.defaults */
     int64_t max_new;          /* -1: GENERATE_MAX_NEW, or what fits behind the prompt */
     bool ignore_eos;          /* go on behind stop ids */
+    /* Only what it allows is generated (structured/grammar.h); it has to stand where the text begins, is
+     * advanced by every id, and needs lm_vocabulary(). What can't go on ends as by a stop id, without one.
+     * NULL: no constraint. Borrowed. */
+    matcher *constraint;
     /* Sees every new id with the text that it completes (often empty; always without a tokenizer), and, when
      * text is left over at the end, id -1 with that. Text is whole characters, special tokens left out. false
      * stops. May be NULL. */
