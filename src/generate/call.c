@@ -73,11 +73,15 @@ static size_t row_size(const lm *m) {
 
 bool caller_new(caller *c, const lm *m, err *e) {
     *c = (caller){.m = m};
-    size_t n_out = 0, n_score = 0;
+    size_t n_in = 0, n_out = 0, n_score = 0;
     for (size_t f = 0; f < m->form.n_func; f++)
-        for (size_t i = 0; i < m->n_model; i++)
-            if (m->form.func[f].stage[i].n_out > n_out) n_out = m->form.func[f].stage[i].n_out;
+        for (size_t i = 0; i < m->n_model; i++) {
+            const contract_stage *g = &m->form.func[f].stage[i];
+            if (g->n_input > n_in) n_in = g->n_input;
+            if (g->n_out > n_out) n_out = g->n_out;
+        }
     for (size_t i = 0; i < m->n_model; i++) n_score += m->form.func[0].stage[i].n_output;
+    c->in = mem_alloc((n_in + 1) * sizeof *c->in);
     c->out = mem_alloc((n_out + 1) * sizeof *c->out);
     c->score = mem_alloc((n_score + 1) * sizeof *c->score);
     c->score_is = mem_alloc((n_score + 1) * sizeof *c->score_is);
@@ -90,6 +94,7 @@ void caller_free(caller *c) {
     mem_free(c->table.p);
     mem_free(c->converted.p);
     mem_free(c->shown.p);
+    mem_free(c->in);
     mem_free(c->out);
     mem_free((void *)c->score);
     mem_free(c->score_is);
@@ -253,28 +258,32 @@ static bool bind_input(caller *c, const call *k, const contract_feature *b, cons
 
 /* ---- the packages in turn ---- */
 
-static bool run_stage(caller *c, const call *k, size_t i, const rt_tensor *hidden, err *e) {
+bool caller_stage(caller *c, const call *k, size_t i, rt_call *r, err *e) {
     const contract_stage *g = &k->fn->stage[i];
-    rt_tensor few[16], *in = g->n_input <= 16 ? few : mem_alloc(g->n_input * sizeof *in);
-    bool ok = true;
-    for (size_t b = 0; ok && b < g->n_input; b++) ok = bind_input(c, k, &g->input[b], hidden, &in[b], e);
-    rt_call r = {.function = g->function,
-                 .in = in,
-                 .n_in = g->n_input,
-                 .out = c->out,
-                 .find_nonfinite = k->find,
-                 .cancel = k->h ? k->h->cancel : NULL};
-    ok = ok && (rt_run(k->line->s[i], &r, e) || (c->m->n_model > 1 && err_where(e, "%s", c->m->name[i])));
-    for (size_t b = 0; ok && b < g->n_input; b++) {
+    const rt_tensor *hidden = i ? &c->hidden : NULL;
+    for (size_t b = 0; b < g->n_input; b++)
+        if (!bind_input(c, k, &g->input[b], hidden, &c->in[b], e)) return false;
+    *r = (rt_call){.function = g->function,
+                   .in = c->in,
+                   .n_in = g->n_input,
+                   .out = c->out,
+                   .find_nonfinite = k->find,
+                   .cancel = k->h ? k->h->cancel : NULL};
+    return true;
+}
+
+/* Keeps the states that come out of the call. */
+static bool keep_carried(caller *c, const call *k, size_t i, err *e) {
+    const contract_stage *g = &k->fn->stage[i];
+    for (size_t b = 0; b < g->n_input; b++) {
         if (g->input[b].is != MEANS_CARRIED) continue;
         const rt_tensor *t = &c->out[g->input[b].at];
-        ok = ir_type_equal(&t->type, &g->input[b].type) ||
-             err_set(e, ERR_INVALID, "%s: output %s is not of the type of input %s", c->m->name[i], t->name,
-                     g->input[b].name);
-        if (ok) memcpy(k->line->carried[g->input[b].carried], t->data, (size_t)ir_type_bytes(&t->type));
+        if (!ir_type_equal(&t->type, &g->input[b].type))
+            return err_set(e, ERR_INVALID, "%s: output %s is not of the type of input %s", c->m->name[i],
+                           t->name, g->input[b].name);
+        memcpy(k->line->carried[g->input[b].carried], t->data, (size_t)ir_type_bytes(&t->type));
     }
-    if (in != few) mem_free(in);
-    return ok;
+    return true;
 }
 
 static bool show_handed(caller *c, const call *k, size_t i, const rt_tensor *t, err *e) {
@@ -296,25 +305,33 @@ static bool check_output(const caller *c, const contract_stage *g, const contrac
                    c->m->name[i], g->function, t->name);
 }
 
-bool caller_run(caller *c, const call *k, err *e) {
+size_t caller_begin(caller *c, const call *k) {
     bool none = k->fn->tokens > 1 && k->fn->rows == ROWS_NONE;
-    size_t n_run = none || (c->m->form.heads && !k->row) ? c->m->form.n_layers : c->m->n_model;
-    rt_tensor hidden;
     c->n_score = 0;
     for (size_t i = 0; i < MEANS_COUNT; i++) c->given[i].type.rank = 0;
-    for (size_t i = 0; i < n_run; i++) {
-        const contract_stage *g = &k->fn->stage[i];
-        if (!run_stage(c, k, i, i ? &hidden : NULL, e)) return false;
-        for (size_t b = 0; b < g->n_output; b++) {
-            if (!check_output(c, g, &g->output[b], i, e)) return false;
-            if (!g->logits) continue;
-            ((rt_tensor *)c->score)[c->n_score] = c->out[g->output[b].at];
-            c->score_is[c->n_score++] = &g->output[b];
-        }
-        if (g->logits) continue;
-        hidden = c->out[g->at];
-        if (!show_handed(c, k, i, &hidden, e)) return false;
+    return none || (c->m->form.heads && !k->row) ? c->m->form.n_layers : c->m->n_model;
+}
+
+bool caller_end_stage(caller *c, const call *k, size_t i, bool ran, err *e) {
+    const contract_stage *g = &k->fn->stage[i];
+    if (!ran) return c->m->n_model > 1 ? err_where(e, "%s", c->m->name[i]) : false;
+    if (!keep_carried(c, k, i, e)) return false;
+    for (size_t b = 0; b < g->n_output; b++) {
+        if (!check_output(c, g, &g->output[b], i, e)) return false;
+        if (!g->logits) continue;
+        ((rt_tensor *)c->score)[c->n_score] = c->out[g->output[b].at];
+        c->score_is[c->n_score++] = &g->output[b];
     }
+    if (g->logits) return true;
+    c->hidden = c->out[g->at];
+    return show_handed(c, k, i, &c->hidden, e);
+}
+
+bool caller_run(caller *c, const call *k, err *e) {
+    rt_call r;
+    for (size_t i = 0, n = caller_begin(c, k); i < n; i++)
+        if (!caller_stage(c, k, i, &r, e) || !caller_end_stage(c, k, i, rt_run(k->line->s[i], &r, e), e))
+            return false;
     return true;
 }
 

@@ -28,7 +28,8 @@ typedef struct {
     room made[MEANS_COUNT];       /* inputs of the call by meaning */
     rt_tensor given[MEANS_COUNT]; /* and as tensors; type.rank 0: not made yet */
     room table, converted, shown; /* rows of the table; hidden states in another type; as floats */
-    rt_tensor *out;               /* outputs of the package that ran last */
+    rt_tensor *in, *out;          /* inputs and outputs of the package that ran last */
+    rt_tensor hidden;             /* what it hands on */
     const rt_tensor *score;       /* what the call returned as scores, by package and order in it */
     const contract_feature **score_is;
     size_t n_score;
@@ -53,6 +54,11 @@ typedef struct {
 } call;
 
 bool caller_run(caller *c, const call *k, err *e);
+/* The same by hand, so that several callers can go through a package together: how many packages the call
+ * goes through; for each what to run in its session; and, once that has been run, what comes of it. */
+size_t caller_begin(caller *c, const call *k);
+bool caller_stage(caller *c, const call *k, size_t package, rt_call *r, err *e);
+bool caller_end_stage(caller *c, const call *k, size_t package, bool ran, err *e);
 /* The scores behind token t < n of the call that ran last; of one that returns the last row only, behind
  * that. */
 bool caller_row(caller *c, const call *k, size_t t, decoder_row *r, err *e);

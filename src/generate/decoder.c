@@ -1,6 +1,6 @@
 #include "generate/decoder.h"
-#include "generate/call.h"
 #include "generate/cover.h"
+#include "generate/step.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,11 +19,7 @@ struct decoder {
     call last;                   /* the call that ran last, and the first of its rows that is new */
     size_t shift;
     int32_t *past; /* tokens fed so far */
-    uint8_t *cut;  /* by token: a call ended behind it, and its states are that call's */
     int64_t position, cap_past;
-    int64_t touched; /* rows of caches from here on were never written */
-    uint64_t serial;
-    bool broken; /* a call failed */
     /* what the next calls are */
     room choice;   /* by tokens left: index of the function */
     int64_t *size; /* forced sizes; NULL: as choice says */
@@ -46,7 +42,6 @@ void decoder_free(decoder *d) {
     timeline_free(&d->line, d->m);
     caller_free(&d->c);
     mem_free(d->past);
-    mem_free(d->cut);
     mem_free(d->choice.p);
     mem_free(d->size);
     mem_free(d);
@@ -74,41 +69,24 @@ const int32_t *decoder_fed(const decoder *d) {
 
 void decoder_restart(decoder *d) {
     timeline_reset(&d->line, d->m);
-    d->position = d->touched = 0;
+    d->position = 0;
     d->left = 0;
-    d->serial++;
-    d->broken = false;
 }
 
-bool decoder_intact(const decoder *d) {
-    return !d->broken;
-}
-
-uint64_t decoder_serial(const decoder *d) {
-    return d->serial;
-}
-
-const uint8_t *decoder_cuts(const decoder *d) {
-    return d->cut;
-}
-
-int64_t decoder_touched(const decoder *d) {
-    return d->touched;
-}
-
-/* Runs a call, a padded one that would end behind the context earlier, over tokens that were fed before:
- * their keys and values are written again, the same. */
-static bool step(decoder *d, call *k, err *e) {
+/* The call that runs next: a padded one that would end behind the context earlier, over tokens that were fed
+ * before; their keys and values are written again, the same. */
+static void aim(decoder *d, call *k) {
     int64_t over = d->fn->flexible ? 0 : k->position + d->fn->tokens - d->m->form.context;
     d->shift = over > 0 && over <= k->position ? (size_t)over : 0;
     k->fn = d->fn;
     k->position -= (int64_t)d->shift;
     k->n += d->shift;
     if (d->shift) k->ids = d->past + k->position;
-    if (d->shift) memset(d->cut + k->position, 0, d->shift); /* written again, by a call that ends later */
     d->last = *k;
-    int64_t end = k->position + (d->fn->flexible ? (int64_t)k->n : d->fn->tokens);
-    if (end > d->touched) d->touched = end;
+}
+
+static bool step(decoder *d, call *k, err *e) {
+    aim(d, k);
     return caller_run(&d->c, k, e);
 }
 
@@ -245,25 +223,9 @@ static bool remember(decoder *d, const int32_t *ids, size_t n, err *e) {
         int32_t *more = mem_try_realloc(d->past, (size_t)cap * sizeof *more);
         if (!more) return err_set(e, ERR_MEMORY, "no memory for %" PRId64 " tokens", cap);
         d->past = more;
-        uint8_t *cut = mem_try_realloc(d->cut, (size_t)cap);
-        if (!cut) return err_set(e, ERR_MEMORY, "no memory for %" PRId64 " tokens", cap);
-        d->cut = cut;
         d->cap_past = cap;
     }
-    memmove(d->past + d->position, ids, n * sizeof *ids);
-    memset(d->cut + d->position, 0, n);
-    return true;
-}
-
-bool decoder_stand(decoder *d, const int32_t *ids, const uint8_t *cuts, size_t n, int64_t touched, err *e) {
-    if (cuts) d->position = 0;
-    if (cuts && n && !remember(d, ids, n, e)) return false;
-    if (cuts && n) memcpy(d->cut, cuts, n);
-    d->position = (int64_t)n;
-    d->left = 0;
-    d->touched = touched;
-    d->serial++;
-    d->broken = false;
+    memcpy(d->past + d->position, ids, n * sizeof *ids);
     return true;
 }
 
@@ -293,28 +255,42 @@ size_t decoder_left(const decoder *d) {
     return d->left;
 }
 
-bool decoder_call(decoder *d, const decoder_hooks *h, decoder_row *last, err *e) {
+bool decoder_call_begin(decoder *d, const decoder_hooks *h, err *e) {
     if (h && h->keep_going && !h->keep_going(h->ctx)) return err_set(e, ERR_CANCELLED, "cancelled");
     size_t b = next_call(d, d->left, d->position, d->every);
-    bool each = d->every && gives_each(d->fn), row = d->every || b == d->left;
     call c = {.line = &d->line,
               .ids = d->past + d->position,
               .n = b,
               .position = d->position,
               .first = d->done,
               .h = h,
-              .row = row};
-    d->broken = true;
-    if (!step(d, &c, e)) return false;
-    size_t first = each ? 0 : row ? b - 1 : b; /* rows of interest */
+              .row = d->every || b == d->left};
+    aim(d, &c);
+    return true;
+}
+
+const call *decoder_call_at(const decoder *d) {
+    return &d->last;
+}
+
+caller *decoder_caller(decoder *d) {
+    return &d->c;
+}
+
+bool decoder_call_end(decoder *d, const decoder_hooks *h, decoder_row *last, err *e) {
+    size_t b = d->last.n - d->shift;
+    bool each = d->every && gives_each(d->fn);
+    size_t first = each ? 0 : d->last.row ? b - 1 : b; /* rows of interest */
     for (size_t t = first; t < b; t++)
         if (!visit(d, t, d->done + t, h, last, e)) return false;
     d->position += (int64_t)b;
-    d->cut[d->position - 1] = 1;
-    d->broken = false;
     d->done += b;
     d->left -= b;
     return true;
+}
+
+bool decoder_call(decoder *d, const decoder_hooks *h, decoder_row *last, err *e) {
+    return decoder_call_begin(d, h, e) && caller_run(&d->c, &d->last, e) && decoder_call_end(d, h, last, e);
 }
 
 bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks *h, decoder_row *last,
@@ -348,5 +324,9 @@ bool decoder_seed(decoder *d, decoder *from, err *e) {
         mem_free(x);
         if (!ok) return false;
     }
-    return decoder_stand(d, from->past, from->cut, (size_t)from->position, from->touched, e);
+    d->position = 0;
+    d->left = 0;
+    if (from->position && !remember(d, from->past, (size_t)from->position, e)) return false;
+    d->position = from->position;
+    return true;
 }

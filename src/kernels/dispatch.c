@@ -169,12 +169,13 @@ kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path pat
     kern_kind kind = kern_kind_of(w);
     while (!has_kernel(t, w, path, kind)) path--;
     kern_form form = t->form[path][kind];
-    size_t columns = (size_t)(w->cols + 63) / 64 * 64;
+    size_t many = (size_t)(w->cols + 63) / 64 * 64 * t->scratch[path][kind];
     return (kern_choice){.run = t->linear[path][kind],
                          .prepare = t->prepare[form],
                          .form = form,
                          .path = path,
-                         .scratch = n > 1 || path >= KERN_BF16 ? columns * t->scratch[path][kind] : 0,
+                         .scratch = n > 1 || path >= KERN_BF16 ? many : 0,
+                         .many = many,
                          .grain = t->band[path][kind] ? t->band[path][kind] : 4,
                          .isa = t->isa};
 }

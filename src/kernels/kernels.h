@@ -126,6 +126,7 @@ typedef struct {
     kern_form form;
     kern_path path;  /* the one taken: at least as accurate as the wanted one */
     size_t scratch;  /* bytes per thread that run needs */
+    size_t many;     /* the same for more than one row of x */
     int64_t grain;   /* splits at multiples of this many rows waste nothing */
     const char *isa; /* whose kernel: for reports */
 } kern_choice;

@@ -55,6 +55,7 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
     plan_spread_steps(p);
     plan_place_buffers(p);
     plan_place_barriers(p);
+    plan_find_many(p);
     if (o->dump && o->dump_stages && strstr(o->dump_stages, "plan")) plan_print(o->dump, p);
     return p;
 }

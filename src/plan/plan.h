@@ -75,6 +75,22 @@ typedef struct {
 } plan_call;
 /* On failure states may be half updated; there are no outputs. */
 bool plan_run(plan_exec *x, const plan_call *c, err *e);
+
+/* ---- several timelines in one walk ---- */
+
+/* One of several calls at once. What all share (team, block, profile, borrow) are the first one's. */
+typedef struct {
+    plan_call call;
+    err *e;  /* its own: what goes wrong in one call is no matter to the others */
+    bool ok; /* out */
+} plan_one;
+/* Runs n calls of different timelines (no state in two of them) at once: weights are read once for all. Each
+ * call's outputs and states are those that plan_run() gives, bit for bit. */
+void plan_run_many(plan_exec *x, plan_one *list, size_t n);
+/* Memory for several timelines stays for the next run: these give it back. Nothing borrowed may be left. */
+void plan_exec_trim(plan_exec *x);
+void plan_block_trim(plan_block *b);
+
 /* Types of the outputs, by index. */
 const ir_type *plan_output_type(const plan *p, size_t i);
 #endif

@@ -38,6 +38,7 @@ typedef struct {
 typedef struct {
     unsigned index;
     struct plan_exec *exec;
+    size_t lane;   /* which of the timelines the step at hand is run for */
     void *scratch; /* plan.scratch bytes */
     const kern_rounded *ops;
     const kern_ops *fast;
@@ -51,8 +52,19 @@ bool plan_guarded(plan_worker *w, void (*fn)(void *ctx), void *ctx);
  * `once` and reports with plan_failed(). */
 typedef void plan_fn(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w);
 
+/* The addresses of several timelines: p[i * pitch + k] is that of arg[k] for timeline i < n. What lies in
+ * activation memory does so at equal distances. */
+typedef struct {
+    void *const *p;
+    size_t pitch, n;
+} plan_rows;
+
+/* Does these units for all of them at once. */
+typedef void plan_many_fn(const void *param, const plan_rows *r, int64_t lo, int64_t hi, plan_worker *w);
+
 typedef struct {
     plan_fn *fn;
+    plan_many_fn *many; /* NULL: timelines take the step in turn */
     const void *param;
     const char *kernel; /* for listings */
     const ir_op *origin;
@@ -110,8 +122,9 @@ struct plan {
     size_t n_address;
     int64_t cells, own; /* of the block; of what each worker has for itself */
     uint32_t n_claim;
-    size_t scratch; /* bytes a worker needs */
-    void **big;     /* expanded constants, malloc'ed */
+    size_t scratch;                /* bytes a worker needs */
+    size_t many_scratch, many_row; /* of steps for several timelines: in all, and for each of them */
+    void **big;                    /* expanded constants, malloc'ed */
     size_t n_big, cap_big;
 };
 
@@ -119,6 +132,8 @@ struct plan {
 void plan_spread_steps(plan *p);
 void plan_place_buffers(plan *p);
 void plan_place_barriers(plan *p);
+/* Finds the steps that do all timelines at once: those that read weights. */
+void plan_find_many(plan *p);
 
 /* What steps of extent 1, which worker 0 runs, may use: the session's evaluator (its e is the run's error),
  * the block as a buffer. plan_failed() ends the run after e was set. */

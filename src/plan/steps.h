@@ -77,6 +77,7 @@ typedef struct {
     int64_t m, k;
 } step_prepare;
 plan_fn run_prepare;
+plan_many_fn many_prepare;
 
 /* p: y [m,n], x [m,k] (prepared) [, what is added]. Units are rows of the weight. */
 typedef struct {
@@ -88,6 +89,7 @@ typedef struct {
     bool round;
 } step_linear;
 plan_fn run_linear;
+plan_many_fn many_linear; /* m is 1 */
 
 /* p: c [batch,m,n] dense, a, b. */
 typedef struct {
@@ -210,6 +212,7 @@ typedef struct {
     size_t up; /* where in the scratch a chunk of it goes */
 } step_gated;
 plan_fn run_gated;
+plan_many_fn many_gated;
 
 /* p: partial results or result, query, key, value [, mask, visible]; of the join: result, partial results [,
  * visible]. Units are shares; of the join: rows of the result. */

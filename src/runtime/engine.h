@@ -39,6 +39,8 @@ void engine_threads(engine *g, unsigned n);
 /* Before its first run, when it will take the workers of another, with which it runs in turn. The two run,
  * and end, in one heap. */
 void engine_share(engine *g, engine *with);
+/* The same at once, where g has no workers yet: the other may end before g runs. */
+void engine_join(engine *g, engine *with);
 /* The plan for these inputs bound to this session; NULL when there is none, without an error but for want of
  * memory. in: by index of the function's inputs; entries of states are not read. */
 plan_exec *engine_prepare(engine *g, const rt_function *f, const ref_tensor *in, err *e);
@@ -54,4 +56,9 @@ bool engine_holds(const engine *g, const ref_buf *b);
 /* As plan_run(); borrow: outputs may lie in the session's block, until its next run. */
 bool engine_run(engine *g, plan_exec *x, const ref_tensor *in, ref_tensor *out, void *const *state,
                 bool borrow, const atomic_bool *cancel, err *e);
+/* n calls at once of what x was prepared for: those of other sessions of the model, which g does not know.
+ * What each is given and what comes of it; team, block, profile and borrow are set here. */
+void engine_run_many(engine *g, plan_exec *x, plan_one *list, size_t n, bool borrow);
+/* Gives back what runs of several at once have left. Nothing borrowed may be in use. */
+void engine_trim(engine *g);
 #endif
