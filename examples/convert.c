@@ -4,8 +4,9 @@
 
 static bool progress(void *ctx, const char *tensor, uint64_t done, uint64_t total, uint64_t done_tensors,
                      uint64_t tensors) {
-    (void)ctx, (void)tensor;
-    if (total) /* 0 while the graph is built */
+    (void)tensor;
+    *(bool *)ctx = total > 0; /* 0 while the graph is built */
+    if (total)
         fprintf(stderr, "\r%3.0f %% (%llu of %llu tensors)", 100.0 * (double)done / (double)total,
                 (unsigned long long)done_tensors, (unsigned long long)tensors);
     return true; /* false would cancel and leave the output as it was */
@@ -18,9 +19,15 @@ int main(int argc, char **argv) {
     }
     millet_error e;
     char *summary = NULL;
-    millet_convert_options o = {.size = sizeof o, .context = 256, .overwrite = true, .progress = progress};
+    bool shown = false;
+    millet_convert_options o = {.size = sizeof o,
+                                .context = 256,
+                                .prefill = "16",
+                                .overwrite = true,
+                                .progress = progress,
+                                .ctx = &shown};
     bool ok = millet_convert(argv[1], argv[2], &o, &summary, &e);
-    fprintf(stderr, "\n");
+    if (shown) fprintf(stderr, "\n");
     if (ok)
         fputs(summary, stdout);
     else

@@ -27,11 +27,12 @@
  * and writes no member beyond it, so that programs built with an older header go on working; members that
  * are zero mean the default.
  *
- * Threads. A millet_package, a millet_tokenizer and a millet_lm never change once they are open: any number
- * of threads may use one at the same time. A millet_session, a millet_generator, a millet_stream and a
- * snapshot belong to one thread at a time; several sessions of one package, and several generators of one lm,
- * run on several threads and see nothing of each other. A millet_cancel may be set from any thread. Callbacks
- * run on the thread that called the library. What is opened from something is closed before it. */
+ * Threads. A millet_package, a millet_tokenizer, a millet_lm and a millet_snapshot never change once they are
+ * made: any number of threads may use one at the same time. A millet_session, a millet_generator and a
+ * millet_stream belong to one thread at a time; several sessions of one package, and several generators of
+ * one lm, run on several threads and see nothing of each other. A millet_cancel may be set from any thread.
+ * Callbacks run on the thread that called the library; a log may ask for figures of what it is the log of.
+ * What is opened from something is closed before it. */
 #ifndef MILLET_H
 #define MILLET_H
 #include <stdbool.h>

@@ -7,6 +7,7 @@
 
 #define PIECE ((size_t)4 << 20)
 
+_Static_assert(SHA256_BYTES == SHA256_DIGEST_SIZE, "the library's digest");
 _Static_assert(sizeof(struct sha256_ctx) <= sizeof(sha256), "room for the library's state");
 
 static struct sha256_ctx *state(sha256 *h) {
@@ -21,9 +22,13 @@ void sha256_update(sha256 *h, const void *data, size_t n) {
     nettle_sha256_update(state(h), n, data);
 }
 
+void sha256_digest_of(sha256 *h, uint8_t digest[SHA256_BYTES]) {
+    nettle_sha256_digest(state(h), SHA256_BYTES, digest);
+}
+
 void sha256_final(sha256 *h, char hex[SHA256_HEX]) {
-    uint8_t digest[SHA256_DIGEST_SIZE];
-    nettle_sha256_digest(state(h), sizeof digest, digest);
+    uint8_t digest[SHA256_BYTES];
+    sha256_digest_of(h, digest);
     for (size_t i = 0; i < sizeof digest; i++) {
         hex[2 * i] = "0123456789abcdef"[digest[i] >> 4];
         hex[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];

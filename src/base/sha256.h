@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SHA256_BYTES 32
 #define SHA256_HEX 65 /* 64 lower-case hexadecimal digits and a NUL */
 
 typedef struct {
@@ -14,7 +15,8 @@ typedef struct {
 void sha256_init(sha256 *h);
 void sha256_update(sha256 *h, const void *data, size_t n);
 /* The digest of all that was added; h must be initialised again before it is used again. */
-void sha256_final(sha256 *h, char hex[SHA256_HEX]);
+void sha256_digest_of(sha256 *h, uint8_t digest[SHA256_BYTES]);
+void sha256_final(sha256 *h, char hex[SHA256_HEX]); /* the same as text */
 /* Of a whole file, which is mapped; its pages are dropped as they are used. bytes (may be NULL): its size. */
 bool sha256_file(const char *path, char hex[SHA256_HEX], uint64_t *bytes, err *e);
 #endif

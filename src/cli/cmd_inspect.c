@@ -1,3 +1,4 @@
+#include "cli/inspect_asset.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/summary.h"
@@ -510,6 +511,38 @@ static bool open_artifact(artifact *x, const char *path, err *e) {
     return true;
 }
 
+/* A Core AI asset is shown as it is: its ops are other ones. */
+static void show_asset(const cli_args *a, const char *path, int *code) {
+    err e = {0};
+    ai_asset *x = ai_asset_open(path, &e);
+    str out = {0};
+    bool absent;
+    if (x && cli_flag(a, "verify")) {
+        if (ai_asset_check_hash(x, &absent, &e))
+            str_adds(&out, absent ? "main.hash is absent\n" : "every rule is kept\n");
+    } else if (x && cli_flag(a, "json")) {
+        inspect_asset_json(&out, x);
+    } else if (x) {
+        inspect_asset(&out, x, cli_flag(a, "ops"));
+    }
+    cli_out(str_get(&out), out.len);
+    str_free(&out);
+    ai_asset_close(x);
+    *code = e.code ? cli_fail(&e) : CLI_OK;
+}
+
+static bool is_asset(const cli_args *a, int *code) {
+    if (cli_flag(a, "plan") || cli_flag(a, "profile")) return false;
+    artifact_paths where;
+    err ignored = {0};
+    arena *names = arena_new();
+    bool is = artifact_locate(&where, names, cli_arg(a, "PACKAGE"), NULL, &ignored) && where.n_package == 1 &&
+              ai_asset_is(where.package[0]);
+    if (is) show_asset(a, where.package[0], code);
+    arena_free(names);
+    return is;
+}
+
 int cmd_inspect(const cli_args *a) {
     bool json = cli_flag(a, "json");
     if (json && cli_flag(a, "ops")) return cli_usage(a, "--ops and --json exclude each other");
@@ -518,8 +551,9 @@ int cmd_inspect(const cli_args *a) {
     if (cli_flag(a, "profile") && (json || cli_flag(a, "ops") || cli_flag(a, "plan")))
         return cli_usage(a, "--profile excludes --ops, --plan and --json");
     err e = {0};
-    artifact x = {.a = arena_new()};
     int code = CLI_OK;
+    if (is_asset(a, &code)) return code;
+    artifact x = {.a = arena_new()};
     if (open_artifact(&x, cli_arg(a, "PACKAGE"), &e)) {
         str out = {0};
         if (cli_flag(a, "ops"))

@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "cli/constraint.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -103,6 +104,10 @@ static int check_usage(const cli_args *a) {
     static const char *const of_sampler[] = {"top-k", "top-p", "min-p", "seed"};
     if (cli_given(a, "prompt") + cli_given(a, "prompt-file") + cli_given(a, "raw-ids") != 1)
         return cli_usage(a, "give one of --prompt, --prompt-file and --raw-ids");
+    if (cli_given(a, "json-schema") && cli_flag(a, "json-object"))
+        return cli_usage(a, "give one of --json-object and --json-schema");
+    if (cli_flag(a, "ignore-eos") && (cli_given(a, "json-schema") || cli_flag(a, "json-object")))
+        return cli_usage(a, "--ignore-eos can't go with JSON, which ends");
     bool samples = cli_given(a, "temperature") && cli_real(a, "temperature") > 0;
     for (size_t i = 0; !samples && i < sizeof of_sampler / sizeof *of_sampler; i++)
         if (cli_given(a, of_sampler[i]))
@@ -125,7 +130,9 @@ int cmd_run(const cli_args *a) {
     load = clock_seconds() - start;
     if (ok) {
         generate_options o = options(a, m);
-        ok = generate_run(m, ids, n, &o, &r, &e);
+        o.constraint = cli_constraint(a, m, &e);
+        ok = e.code == ERR_NONE && generate_run(m, ids, n, &o, &r, &e);
+        matcher_free(o.constraint);
         if (!as_json && r.text.len && !ok) cli_out("\n", 1);
     }
     if (ok && as_json)

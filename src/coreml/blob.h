@@ -6,7 +6,7 @@
 #ifndef COREML_BLOB_H
 #define COREML_BLOB_H
 #include "base/err.h"
-#include "ir/program.h"
+#include "ir/store.h"
 
 #define BLOB_ALIGN    64u
 #define BLOB_SENTINEL 0xDEADBEEFu
@@ -36,11 +36,6 @@ bool blob_plan_add(blob_plan *p, const ir_const *c, err *e);
 uint64_t blob_plan_offset(const blob_plan *p, const ir_const *c); /* of the metadata; c was added */
 const char *blob_plan_name(const blob_plan *p);
 uint64_t blob_plan_size(const blob_plan *p); /* of the file; 0: no constants, no file */
-/* Called with the number of bytes of the file that were written since the last call; false cancels the
- * writing (ERR_CANCELLED). */
-typedef bool blob_progress_fn(void *ctx, uint64_t bytes);
-/* Streams the file: at most BLOB_BLOCK bytes of constants are in memory, mapped sources are dropped once they
- * are written. progress may be NULL. */
-bool blob_write(const blob_plan *p, const char *path, blob_progress_fn *progress, void *ctx, err *e);
-#define BLOB_BLOCK (16u << 20)
+/* Streams the file (ir/store.h). progress may be NULL. */
+bool blob_write(const blob_plan *p, const char *path, store_progress_fn *progress, void *ctx, err *e);
 #endif

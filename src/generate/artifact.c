@@ -20,7 +20,7 @@ static const char *beside(arena *a, const char *dir, const char *name, const cha
 }
 
 static bool is_package(arena *a, const char *path) {
-    return beside(a, path, "Manifest.json", NULL) != NULL;
+    return beside(a, path, "Manifest.json", NULL) || beside(a, path, "main.mlirb", NULL);
 }
 
 static char *without_slashes(arena *a, const char *path) {
@@ -117,8 +117,21 @@ static bool add_package(names *l, const artifact_paths *p, arena *a, const char 
 
 /* ---- the ways to name packages ---- */
 
+/* A Core AI bundle names its assets; "main" is the one to run. */
+static bool from_bundle(names *l, artifact_paths *p, arena *a, const json *j, err *e) {
+    const char *version = json_str(j, "metadata_version", ""), *kind = json_str(j, "kind", "llm");
+    if (strcmp(version, "0.2"))
+        return err_set(e, ERR_UNSUPPORTED, "%s: metadata_version %.40s; 0.2 is known", p->metadata, version);
+    if (strcmp(kind, "llm"))
+        return err_set(e, ERR_UNSUPPORTED, "%s: a bundle of kind %.40s, expected llm", p->metadata, kind);
+    p->bundle = true;
+    const json *assets = json_get_kind(j, "assets", JSON_OBJECT);
+    return add_package(l, p, a, path_member(p, a, assets, "main", false, e), e);
+}
+
 /* Format 2 lists them; format 1 has one in "files", or says nothing. */
 static bool from_metadata(names *l, artifact_paths *p, arena *a, const json *j, err *e) {
+    if (json_get(j, "metadata_version") && json_get(j, "assets")) return from_bundle(l, p, a, j, e);
     int64_t version = json_int(j, "format_version", 1);
     bool ours = !strcmp(json_str(j, "format", ""), "millet");
     if (ours && (version < 1 || version > 2))
@@ -263,6 +276,7 @@ bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *
     }
     if (!tokenizer_dir) {
         p->tokenizer = beside(a, p->dir, "Tokenizer", "tokenizer.json");
+        if (!p->tokenizer) p->tokenizer = beside(a, p->dir, "tokenizer", "tokenizer.json");
         return true;
     }
     p->tokenizer = without_slashes(a, tokenizer_dir);

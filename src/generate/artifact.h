@@ -1,7 +1,7 @@
-/* Where the parts of an artifact are. A path is a .mlpackage, or a directory with, in this order:
- *   metadata.json            its "packages", in order; in format 1: the file's "package", or model.mlpackage
- *   conversion_manifest.json the recommended variant that is there, else the first that is
- *   chunk_i_of_N.mlpackage   all N of them, and head_j_of_M.mlpackage behind
+/* Where the parts of an artifact are. A path is a .mlpackage or .aimodel, or a directory with, in this order:
+ *   metadata.json            its "packages", in order; in format 1: the file's "package", or model.mlpackage;
+ * of a Core AI bundle: its "assets"."main" conversion_manifest.json the recommended variant that is there,
+ * else the first that is chunk_i_of_N.mlpackage   all N of them, and head_j_of_M.mlpackage behind
  *   model.mlpackage, or the only .mlpackage
  * Paths in these files are relative and stay inside the directory; the table alone may be "../NAME". */
 #ifndef GENERATE_ARTIFACT_H
@@ -15,7 +15,8 @@ typedef struct {
     size_t n_package;
     const char *metadata;  /* metadata.json, or the manifest that named the package; NULL: none */
     const char *table;     /* as metadata.json names it; NULL: it doesn't */
-    const char *tokenizer; /* the directory given, or Tokenizer beside the packages; NULL: none */
+    const char *tokenizer; /* the directory given, or Tokenizer (tokenizer) beside the packages; NULL: none */
+    bool bundle;           /* of Core AI */
     bool member;           /* the path is one package of a set, by its name or by metadata.json */
 } artifact_paths;
 

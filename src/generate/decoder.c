@@ -19,7 +19,11 @@ struct decoder {
     call last;                   /* the call that ran last, and the first of its rows that is new */
     size_t shift;
     int32_t *past; /* tokens fed so far */
+    uint8_t *cut;  /* by token: a call ended behind it, and its states are that call's */
     int64_t position, cap_past;
+    int64_t touched; /* rows of caches from here on were never written */
+    uint64_t serial;
+    bool broken; /* a call failed */
     /* what the next calls are */
     room choice;   /* by tokens left: index of the function */
     int64_t *size; /* forced sizes; NULL: as choice says */
@@ -42,6 +46,7 @@ void decoder_free(decoder *d) {
     timeline_free(&d->line, d->m);
     caller_free(&d->c);
     mem_free(d->past);
+    mem_free(d->cut);
     mem_free(d->choice.p);
     mem_free(d->size);
     mem_free(d);
@@ -69,8 +74,26 @@ const int32_t *decoder_fed(const decoder *d) {
 
 void decoder_restart(decoder *d) {
     timeline_reset(&d->line, d->m);
-    d->position = 0;
+    d->position = d->touched = 0;
     d->left = 0;
+    d->serial++;
+    d->broken = false;
+}
+
+bool decoder_intact(const decoder *d) {
+    return !d->broken;
+}
+
+uint64_t decoder_serial(const decoder *d) {
+    return d->serial;
+}
+
+const uint8_t *decoder_cuts(const decoder *d) {
+    return d->cut;
+}
+
+int64_t decoder_touched(const decoder *d) {
+    return d->touched;
 }
 
 /* The call that runs next: a padded one that would end behind the context earlier, over tokens that were fed
@@ -82,7 +105,10 @@ static void aim(decoder *d, call *k) {
     k->position -= (int64_t)d->shift;
     k->n += d->shift;
     if (d->shift) k->ids = d->past + k->position;
+    if (d->shift) memset(d->cut + k->position, 0, d->shift); /* written again, by a call that ends later */
     d->last = *k;
+    int64_t end = k->position + (d->fn->flexible ? (int64_t)k->n : d->fn->tokens);
+    if (end > d->touched) d->touched = end;
 }
 
 static bool step(decoder *d, call *k, err *e) {
@@ -223,9 +249,25 @@ static bool remember(decoder *d, const int32_t *ids, size_t n, err *e) {
         int32_t *more = mem_try_realloc(d->past, (size_t)cap * sizeof *more);
         if (!more) return err_set(e, ERR_MEMORY, "no memory for %" PRId64 " tokens", cap);
         d->past = more;
+        uint8_t *cut = mem_try_realloc(d->cut, (size_t)cap);
+        if (!cut) return err_set(e, ERR_MEMORY, "no memory for %" PRId64 " tokens", cap);
+        d->cut = cut;
         d->cap_past = cap;
     }
-    memcpy(d->past + d->position, ids, n * sizeof *ids);
+    memmove(d->past + d->position, ids, n * sizeof *ids);
+    memset(d->cut + d->position, 0, n);
+    return true;
+}
+
+bool decoder_stand(decoder *d, const int32_t *ids, const uint8_t *cuts, size_t n, int64_t touched, err *e) {
+    if (cuts) d->position = 0;
+    if (cuts && n && !remember(d, ids, n, e)) return false;
+    if (cuts && n) memcpy(d->cut, cuts, n);
+    d->position = (int64_t)n;
+    d->left = 0;
+    d->touched = touched;
+    d->serial++;
+    d->broken = false;
     return true;
 }
 
@@ -266,6 +308,7 @@ bool decoder_call_begin(decoder *d, const decoder_hooks *h, err *e) {
               .h = h,
               .row = d->every || b == d->left};
     aim(d, &c);
+    d->broken = true;
     return true;
 }
 
@@ -284,6 +327,8 @@ bool decoder_call_end(decoder *d, const decoder_hooks *h, decoder_row *last, err
     for (size_t t = first; t < b; t++)
         if (!visit(d, t, d->done + t, h, last, e)) return false;
     d->position += (int64_t)b;
+    d->cut[d->position - 1] = 1;
+    d->broken = false;
     d->done += b;
     d->left -= b;
     return true;
@@ -324,9 +369,5 @@ bool decoder_seed(decoder *d, decoder *from, err *e) {
         mem_free(x);
         if (!ok) return false;
     }
-    d->position = 0;
-    d->left = 0;
-    if (from->position && !remember(d, from->past, (size_t)from->position, e)) return false;
-    d->position = from->position;
-    return true;
+    return decoder_stand(d, from->past, from->cut, (size_t)from->position, from->touched, e);
 }

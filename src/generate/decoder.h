@@ -52,6 +52,23 @@ bool decoder_state_set(decoder *d, const char *name, const float *values, err *e
  * position. ERR_INVALID when from lacks one or has it in another shape, or has gone beyond d's context. */
 bool decoder_seed(decoder *d, decoder *from, err *e);
 
+/* ---- going back: generate/prefix.h ---- */
+
+/* False after a feed that failed in the middle of a call: states and position are of no use until
+ * decoder_restart(). A feed that keep_going() ended leaves whole calls: it can go on from there. */
+bool decoder_intact(const decoder *d);
+/* Changes whenever tokens that were fed are taken back: by a restart, a failure, decoder_stand(). */
+uint64_t decoder_serial(const decoder *d);
+/* [decoder_position()] by token: 1 where a call ended behind it, so that caches may be cut there; until the
+ * next feed. */
+const uint8_t *decoder_cuts(const decoder *d);
+/* Rows of caches that calls may have written: [0, that). */
+int64_t decoder_touched(const decoder *d);
+/* Says what the states, which the caller has set, belong to: n >= 0 tokens, all fed, with cuts behind some of
+ * them (NULL: they are the first ones of d's own, cuts too); and which rows of caches are not zero.
+ * ERR_MEMORY. */
+bool decoder_stand(decoder *d, const int32_t *ids, const uint8_t *cuts, size_t n, int64_t touched, err *e);
+
 /* ---- feeding ---- */
 
 typedef struct {
@@ -60,7 +77,8 @@ typedef struct {
      * otherwise, in which case it sees what rows there are. NULL: only the last row is wanted, in
      * decoder_feed's *last. */
     bool (*row)(void *ctx, size_t index, const decoder_row *r, err *e);
-    /* Polled before each call of a function; false ends the feed with ERR_CANCELLED. May be NULL. */
+    /* Polled before each call of a function; false ends the feed with ERR_CANCELLED, behind a whole call. May
+     * be NULL. */
     bool (*keep_going)(void *ctx);
     /* Sees what package i hands to the next one: hidden_out, its numbers as n floats, behind tokens first to
      * first + tokens - 1 of the feed (a padded call's other rows are left out). May be NULL. */
@@ -74,7 +92,8 @@ bool decoder_check(const decoder *d, const int32_t *ids, size_t n, err *e);
 /* Feeds tokens, checked as above. Rows that are looked at are checked: a NaN or infinity is ERR_NUMERIC and
  * names the package and the first op that made one, which is found by running all tokens so far again. h and
  * last may be NULL. */
-/* After an error states and position are no longer of use until decoder_restart(). */
+/* After an error states and position are no longer of use until decoder_restart(), unless decoder_intact().
+ */
 bool decoder_feed(decoder *d, const int32_t *ids, size_t n, const decoder_hooks *h, decoder_row *last,
                   err *e);
 

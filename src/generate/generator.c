@@ -15,6 +15,7 @@ typedef struct {
     detokenizer out;
     size_t cap;
     decoder_hooks hooks;
+    uint32_t *allowed; /* with a constraint: its mask */
 } generation;
 
 static bool keep_going(void *ctx) {
@@ -62,16 +63,35 @@ static bool emit(generation *g, int32_t id, size_t from) {
     return g->o->on_token(g->o->ctx, id, len ? text->s + from : "", len);
 }
 
+/* The next id by the row's scores, among those that the constraint allows. */
+static bool pick(generation *g, const decoder_row *row, int32_t *id, err *e) {
+    matcher *m = g->o->constraint;
+    sampler_row scores = {.values = row->score, .ids = row->id, .n = row->n, .known = row->largest + 1};
+    if (m) {
+        if (!matcher_mask(m, g->allowed, e)) return false;
+        sampler_allow(g->s, g->allowed, matcher_limit(m));
+    }
+    *id = sampler_pick(g->s, scores, e);
+    if (*id < 0) return false;
+    return !m || matcher_accept(m, *id) || err_set(e, ERR_MEMORY, "no memory to follow the constraint");
+}
+
+/* Whether the text has ended: by a stop id, or because nothing may follow. */
+static bool has_ended(const generation *g, int32_t id, bool *by_id) {
+    const matcher *m = g->o->constraint;
+    *by_id = m ? matcher_ended(m) : stop_set_has(&g->m->stop, id) && !g->o->ignore_eos;
+    return *by_id || (m && matcher_must_end(m));
+}
+
 /* Samples the next id from the row, keeps it, and says whether to go on. */
 static bool take(generation *g, const decoder_row *row, size_t most, int32_t *id, bool *more, err *e) {
     generate_result *r = g->r;
     *more = false;
-    *id = sampler_pick(g->s, (sampler_row){row->score, row->id, row->n, row->largest + 1}, e);
-    if (*id < 0 || !add_id(g, *id, e)) return false;
+    if (!pick(g, row, id, e) || !add_id(g, *id, e)) return false;
     sampler_accept(g->s, *id);
-    bool stop = stop_set_has(&g->m->stop, *id) && !g->o->ignore_eos;
+    bool by_id, stop = has_ended(g, *id, &by_id);
     size_t from = r->text.len;
-    if (g->m->text && !stop) detokenizer_push(&g->out, *id, &r->text);
+    if (g->m->text && !by_id) detokenizer_push(&g->out, *id, &r->text);
     r->finish = stop ? GENERATE_STOP : GENERATE_LENGTH;
     if (!emit(g, *id, from))
         r->finish = GENERATE_STOPPED;
@@ -81,9 +101,12 @@ static bool take(generation *g, const decoder_row *row, size_t most, int32_t *id
 }
 
 static bool decode(generation *g, const int32_t *prompt, size_t n, size_t most, err *e) {
+    const generate_options *o = g->o;
     decoder_row row;
     double start = clock_seconds();
-    if (!decoder_feed(g->d, prompt, n, &g->hooks, &row, e)) return false;
+    if (!prefix_feed_rest(o->prefix, g->d, prompt, n, g->r->reused_tokens, o->keep, o->n_keep, &g->hooks,
+                          &row, e))
+        return false;
     double begin = clock_seconds();
     g->r->prompt_seconds = begin - start;
     g->r->finish = GENERATE_LENGTH;
@@ -106,13 +129,19 @@ static void finish_text(generation *g) {
     if (g->r->finish != GENERATE_STOPPED && !emit(g, -1, from)) g->r->finish = GENERATE_STOPPED;
 }
 
-/* How much of the prompt d has been fed: all of what it was fed, but not the prompt's last token, whose
- * scores are wanted. Else it starts anew. */
-static size_t reuse(decoder *d, const int32_t *prompt, size_t n) {
-    size_t fed = (size_t)decoder_position(d);
-    if (fed < n && (!fed || !memcmp(decoder_fed(d), prompt, fed * sizeof *prompt))) return fed;
-    decoder_restart(d);
-    return 0;
+/* Puts d where most of the prompt has been fed: all of what it was fed, or what is kept, but not the prompt's
+ * last token, whose scores are wanted. */
+static bool reuse(generation *g, const int32_t *prompt, size_t n, err *e) {
+    prefix_place *at = &g->r->place;
+    if (g->o->prefix) return prefix_seek(g->o->prefix, g->d, prompt, n, at, e);
+    size_t fed = (size_t)decoder_position(g->d);
+    *at = (prefix_place){.had = fed};
+    while (at->same < fed && at->same < n && decoder_fed(g->d)[at->same] == prompt[at->same]) at->same++;
+    bool on = fed && fed < n && at->same == fed && decoder_intact(g->d);
+    at->reused = on ? fed : 0;
+    at->how = on ? PREFIX_CONTINUED : PREFIX_NEW;
+    if (!on) decoder_restart(g->d);
+    return true;
 }
 
 /* Where the graph picks the id there is nothing to sample from. */
@@ -126,6 +155,13 @@ static bool check_best(const lm *m, const sampler_options *s, err *e) {
                    m->name[m->n_model - 1]);
 }
 
+static bool begin_constraint(generation *g, err *e) {
+    const matcher *m = g->o->constraint;
+    if (!m) return true;
+    g->allowed = mem_try(((size_t)matcher_limit(m) + 31) / 32, sizeof *g->allowed);
+    return g->allowed || err_set(e, ERR_MEMORY, "no memory for a mask of %d tokens", (int)matcher_limit(m));
+}
+
 bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const generate_options *o,
                        generate_result *r, err *e) {
     const lm *m = decoder_lm(d);
@@ -136,12 +172,14 @@ bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const genera
     generation g = {.m = m, .o = o, .r = r, .d = d};
     g.hooks = (decoder_hooks){.keep_going = keep_going, .ctx = &g, .cancel = o->cancel};
     if (m->text) detokenizer_begin(&g.out, m->text, true);
+    if (!begin_constraint(&g, e)) return false;
     g.s = sampler_new(&o->sampling, lm_sample_limit(m), e);
-    if (!g.s) return false;
+    if (!g.s) return mem_free(g.allowed), false;
     sampler_prompt(g.s, prompt, n);
-    r->reused_tokens = reuse(d, prompt, n);
-    bool ok = decode(&g, prompt + r->reused_tokens, n - r->reused_tokens, most, e);
-    if (!ok) decoder_restart(d);
+    bool ok = reuse(&g, prompt, n, e);
+    r->reused_tokens = r->place.reused;
+    ok = ok && decode(&g, prompt, n, most, e);
+    if (!ok && (e->code != ERR_CANCELLED || !decoder_intact(d))) decoder_restart(d);
     if (!ok && e->code == ERR_CANCELLED) {
         *e = (err){0};
         r->finish = GENERATE_STOPPED;
@@ -149,6 +187,7 @@ bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const genera
     }
     if (ok) finish_text(&g);
     sampler_free(g.s);
+    mem_free(g.allowed);
     return ok;
 }
 

@@ -2,7 +2,8 @@
 #ifndef GENERATE_GENERATOR_H
 #define GENERATE_GENERATOR_H
 #include "base/str.h"
-#include "generate/decoder.h"
+#include "generate/prefix.h"
+#include "structured/matcher.h"
 
 typedef enum {
     GENERATE_STOP,   /* a stop id came: the last of ids; it has no text */
@@ -17,6 +18,10 @@ typedef struct {
     sampler_options sampling; /* start from lm.defaults */
     int64_t max_new;          /* -1: GENERATE_MAX_NEW, or what fits behind the prompt */
     bool ignore_eos;          /* go on behind stop ids */
+    /* Only what it allows is generated (structured/grammar.h); it has to stand where the text begins, is
+     * advanced by every id, and needs lm_vocabulary(). What can't go on ends as by a stop id, without one.
+     * NULL: no constraint. Borrowed. */
+    matcher *constraint;
     /* Sees every new id with the text that it completes (often empty; always without a tokenizer), and, when
      * text is left over at the end, id -1 with that. Text is whole characters, special tokens left out. false
      * stops. May be NULL. */
@@ -25,6 +30,11 @@ typedef struct {
     bool (*keep_going)(void *ctx);
     void *ctx;
     const atomic_bool *cancel; /* once set, the generation stops, also within a call. NULL */
+    /* generate_continue(): where prefixes are kept and looked for (generate/prefix.h), and the points of the
+     * prompt to keep, ascending. NULL: d alone, as long as it goes on from where it stands. */
+    prefix_cache *prefix;
+    const size_t *keep;
+    size_t n_keep;
 } generate_options;
 
 typedef struct {
@@ -33,6 +43,7 @@ typedef struct {
     str text; /* all of it; empty without a tokenizer */
     size_t prompt_tokens;
     size_t reused_tokens; /* of them: fed before */
+    prefix_place place;   /* the same in full */
     generate_finish finish;
     double prompt_seconds; /* until the scores behind the prompt were there */
     double decode_seconds; /* for the n_ids - 1 calls that followed */
@@ -44,8 +55,9 @@ typedef struct {
 bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_options *o, generate_result *r,
                   err *e);
 /* The same with a decoder that may have been fed before (mode is its own): where it was fed a part of the
- * beginning of the prompt, and less than all of it, only the rest is fed; else it starts anew. After an
- * error, or when it was stopped within a call, it is as new. */
+ * beginning of the prompt, and less than all of it, only the rest is fed; else it starts anew, or where
+ * o->prefix can put it. After an error, or when it was stopped within a call, it is as new; stopped by
+ * keep_going it stands behind a whole call. */
 bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const generate_options *o,
                        generate_result *r, err *e);
 void generate_result_free(generate_result *r);

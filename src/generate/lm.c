@@ -6,6 +6,7 @@
 #include "generate/find.h"
 #include "generate/values.h"
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,10 +106,50 @@ static bool open_parts(lm *m, const char *path, const char *tokenizer_dir, const
     return find_stops(m, p.metadata, metadata, config, generation, e);
 }
 
+/* ---- what is made when it is asked for ---- */
+
+struct lm_lazy {
+    pthread_mutex_t lock;
+    heap *home; /* of m */
+    vocabulary *tokens;
+};
+
+static void make_lazy(lm *m) {
+    m->lazy = ARENA_NEW(m->a, struct lm_lazy);
+    m->lazy->home = heap_current();
+    pthread_mutex_init(&m->lazy->lock, NULL);
+}
+
+typedef struct {
+    const lm *m;
+    err *e;
+} asking;
+
+static void make_vocabulary(void *ctx) {
+    const asking *q = ctx;
+    const lm *m = q->m;
+    m->lazy->tokens = vocabulary_new(m->text, m->stop.ids, m->stop.n, lm_sample_limit(m), q->e);
+}
+
+const vocabulary *lm_vocabulary(const lm *m, err *e) {
+    if (!m->text) {
+        err_set(e, ERR_USAGE, "a constraint needs a tokenizer, and there is none");
+        return NULL;
+    }
+    asking q = {m, e};
+    struct lm_lazy *lazy = m->lazy;
+    pthread_mutex_lock(&lazy->lock);
+    if (!lazy->tokens && !mem_guard(lazy->home, make_vocabulary, &q, NULL))
+        err_set(e, ERR_MEMORY, "no memory for the tokens");
+    pthread_mutex_unlock(&lazy->lock);
+    return lazy->tokens;
+}
+
 lm *lm_open_as(const char *path, const char *tokenizer_dir, const char *contract_file, err *e) {
     arena *a = arena_new();
     lm *m = ARENA_NEW(a, lm);
     m->a = a;
+    make_lazy(m);
     if (open_parts(m, path, tokenizer_dir, contract_file, e)) return m;
     lm_close(m);
     return NULL;
@@ -124,6 +165,8 @@ void lm_close(lm *m) {
     embedding_close(m->table);
     for (size_t i = 0; i < m->n_model; i++) rt_model_close(m->model[i]);
     stop_set_free(&m->stop);
+    vocabulary_free(m->lazy->tokens);
+    pthread_mutex_destroy(&m->lazy->lock);
     arena_free(m->a);
 }
 

@@ -5,6 +5,7 @@
 #include "generate/contract.h"
 #include "generate/sampler.h"
 #include "runtime/model.h"
+#include "structured/matcher.h"
 #include "text/tokenizer.h"
 
 typedef struct {
@@ -22,6 +23,7 @@ typedef struct {
     int64_t vocab;            /* ids below it can be fed; 0: not known */
     stop_set stop;            /* union of all end ids */
     sampler_options defaults; /* temperature 0; the rest from generation_config.json */
+    struct lm_lazy *lazy;     /* what is made when it is first asked for */
 } lm;
 
 /* path: an artifact directory or a .mlpackage (generate/artifact.h), or packages of others; tokenizer_dir:
@@ -35,6 +37,9 @@ void lm_close(lm *m);
 /* Ids from here on are never sampled: what the tokenizer doesn't know is padding in what millet made; in
  * packages of others all ids count, as their own programs sample them. */
 int32_t lm_sample_limit(const lm *m);
+/* Its tokens for constraints (structured/grammar.h): made by the first call, by any thread, and kept with m.
+ * NULL: ERR_USAGE when there is no tokenizer, ERR_MEMORY. */
+const vocabulary *lm_vocabulary(const lm *m, err *e);
 /* Text to ids: the tokenizer's own beginning (BOS) and added tokens included. ERR_USAGE when there is no
  * tokenizer or nothing to feed. *ids: mem_free() it. */
 bool lm_encode(const lm *m, const char *text, size_t len, int32_t **ids, size_t *n, err *e);

@@ -27,6 +27,8 @@ struct sampler {
     uint32_t *generated; /* [limit]: times in the output */
     candidate *c;
     size_t cap;
+    const uint32_t *allowed; /* bits of n_allowed ids; NULL: all */
+    int32_t n_allowed;
 };
 
 /* ---- Random numbers, exp ---- */
@@ -182,6 +184,11 @@ void sampler_accept(sampler *s, int32_t id) {
     s->generated[id]++;
 }
 
+void sampler_allow(sampler *s, const uint32_t *bits, int32_t n) {
+    s->allowed = bits;
+    s->n_allowed = n;
+}
+
 /* ---- The steps ---- */
 
 static bool is_greedy(const sampler *s) {
@@ -197,6 +204,20 @@ static float penalise(const sampler *s, float v, int32_t id) {
     return v;
 }
 
+static bool is_allowed(const sampler *s, int32_t id) {
+    return !s->allowed || (id < s->n_allowed && s->allowed[id >> 5] >> (id & 31) & 1);
+}
+
+static bool nothing_left(const sampler *s, const sampler_row *row, err *e) {
+    if (s->allowed && row->ids)
+        return err_set(
+            e, ERR_NUMERIC,
+            "none of the %zu candidates that the package returns may come next: a constraint needs "
+            "a package that returns all scores",
+            row->n);
+    return err_set(e, ERR_NUMERIC, "no token is left to sample from");
+}
+
 /* The candidates after penalties and temperature, without those that are out of the question. */
 static bool gather(sampler *s, sampler_row row, ranking *r, err *e) {
     if (row.n > s->cap) {
@@ -210,14 +231,14 @@ static bool gather(sampler *s, sampler_row row, ranking *r, err *e) {
     float divisor = is_greedy(s) ? 1 : s->o.temperature;
     for (size_t i = 0; i < row.n; i++) {
         int32_t id = row.ids ? row.ids[i] : i < (size_t)s->limit ? (int32_t)i : s->limit;
-        if (id < 0 || id >= s->limit) continue;
+        if (id < 0 || id >= s->limit || !is_allowed(s, id)) continue;
         float v = penalise(s, row.values[i], id) / divisor;
         if (isnan(v) || (isinf(v) && v > 0))
             return err_set(e, ERR_NUMERIC, "the logit of token %d is %s", (int)id,
                            isnan(v) ? "NaN" : "infinite");
         if (!isinf(v)) r->c[r->n++] = (candidate){v, id};
     }
-    return r->n || err_set(e, ERR_NUMERIC, "no token is left to sample from");
+    return r->n || nothing_left(s, &row, e);
 }
 
 static bool better(candidate a, candidate b) {
@@ -299,7 +320,8 @@ static bool has_penalties(const sampler *s) {
 
 int32_t sampler_pick(sampler *s, sampler_row row, err *e) {
     ranking r;
-    if (is_greedy(s) && !row.ids && !has_penalties(s) && row.known && row.known <= (size_t)s->limit)
+    if (is_greedy(s) && !row.ids && !has_penalties(s) && row.known && row.known <= (size_t)s->limit &&
+        is_allowed(s, (int32_t)(row.known - 1)))
         return (int32_t)(row.known - 1);
     if (!gather(s, row, &r, e)) return -1;
     if (!is_greedy(s)) {

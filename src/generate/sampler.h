@@ -59,6 +59,10 @@ void sampler_reset(sampler *s);
 void sampler_prompt(sampler *s, const int32_t *ids, size_t n);
 void sampler_accept(sampler *s, int32_t id); /* one that was generated */
 
+/* From here on only ids below n with bit id % 32 of bits[id / 32] set may be picked, as if there were no
+ * others: before penalties and all else. bits is borrowed; NULL: all ids. */
+void sampler_allow(sampler *s, const uint32_t *bits, int32_t n);
+
 /* Picks the next id and advances the generator; doesn't accept it. -1 on error: a NaN or +infinity, or no
  * candidate at all
  * (-infinity marks a token that can't be sampled). */

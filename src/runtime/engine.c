@@ -120,7 +120,7 @@ static planned *entry_for(rt_plans *p) {
     return old;
 }
 
-/* A plan to make. */
+/* A plan to make, and then what there is to say of it. */
 typedef struct {
     const rt_plans *g;
     const rt_function *f;
@@ -128,40 +128,45 @@ typedef struct {
     const ir_type *in;
     plan *made;
     err why; /* there is none: the evaluator runs it instead, and says what is wrong with it */
+    double seconds;
+    str stages; /* of MILLET_DUMP */
 } making;
 
 static void make_plan(void *ctx) {
     making *k = ctx;
     const rt_plans *g = k->g;
-    str text = {0};
     const char *stages = heap_logs() ? getenv("MILLET_DUMP") : NULL;
-    plan_options o = {k->strict, &g->kernels, &g->ops, &g->fast, g->linear, stages ? &text : NULL, stages};
+    plan_options o = {k->strict, &g->kernels, &g->ops, &g->fast, g->linear, stages ? &k->stages : NULL,
+                      stages};
     k->made = plan_new(k->f->plan->f, k->in, &o, &k->why);
-    if (stages && !k->made) str_printf(&text, "no plan: %s\n", k->why.msg);
-    if (stages) heap_log(HEAP_LOG_DUMP, "%s", str_get(&text));
-    str_free(&text);
+    if (stages && !k->made) str_printf(&k->stages, "no plan: %s\n", k->why.msg);
 }
 
 /* In a heap of its own, which lasts as long as the plan. */
-static plan *make(rt_plans *g, const rt_function *f, bool strict, const ir_type *in) {
-    making k = {g, f, strict, in, NULL, {0}};
+static void make(rt_plans *g, making *k) {
     double start = clock_seconds();
     size_t wanted;
     heap *h = g->heap ? heap_new(g->heap, NULL) : NULL;
     if (g->heap && !h) mem_die(0);
-    if (!mem_guard(h, make_plan, &k, &wanted)) {
+    if (!mem_guard(h, make_plan, k, &wanted)) {
         heap_drop(h);
         mem_die(wanted);
     }
     heap_leave(h);
-    double seconds = clock_seconds() - start;
-    g->seconds += seconds;
-    if (k.made)
-        heap_log(HEAP_LOG_INFO, "function %s: planned in %.1f ms", f->desc->name, seconds * 1e3);
+    k->seconds = clock_seconds() - start;
+    g->seconds += k->seconds;
+}
+
+/* Without the lock: the reader may ask for the plans' figures. */
+static void say(making *k) {
+    if (!k->f) return;
+    if (k->stages.len) heap_log(HEAP_LOG_DUMP, "%s", str_get(&k->stages));
+    str_free(&k->stages);
+    if (k->made)
+        heap_log(HEAP_LOG_INFO, "function %s: planned in %.1f ms", k->f->desc->name, k->seconds * 1e3);
     else
-        heap_log(HEAP_LOG_WARNING, "function %s: no plan, it will be evaluated op by op: %s", f->desc->name,
-                 k.why.msg);
-    return k.made;
+        heap_log(HEAP_LOG_WARNING, "function %s: no plan, it will be evaluated op by op: %s",
+                 k->f->desc->name, k->why.msg);
 }
 
 static ir_type default_type(const coreml_function *desc, const ir_value *v) {
@@ -195,16 +200,18 @@ void rt_print_plans(str *out, const coreml_model *m) {
     for (size_t i = 0; i < m->n_part; i++) rt_print_plans(out, m->part[i]);
 }
 
-/* The entry for these types, made when there is none. Takes types over. */
-static planned *entry(rt_plans *p, const rt_function *f, bool strict, ir_type *types) {
+/* The entry for these types, made when there is none: *k says so. Takes types over. */
+static planned *entry(rt_plans *p, const rt_function *f, bool strict, ir_type *types, making *k) {
     planned *e = NULL;
     for (size_t i = 0; i < p->n && !e; i++)
         if (matches(&p->list[i], f, strict, types)) e = &p->list[i];
     if (e) {
         mem_free(types);
     } else {
+        *k = (making){.g = p, .f = f, .strict = strict, .in = types};
+        make(p, k);
         e = entry_for(p);
-        *e = (planned){f, strict, types, make(p, f, strict, types), 0};
+        *e = (planned){f, strict, types, k->made, 0};
     }
     e->used = ++p->clock;
     return e;
@@ -224,27 +231,29 @@ typedef struct {
     bool strict;
     const ref_tensor *in;
     plan *found;
+    making made[2]; /* for all lengths, for these types; f NULL: not made here */
 } search;
 
 static void find_plan(void *ctx) {
     search *s = ctx;
     ir_type *open = types_of(s->f, s->in);
     if (open_lengths(s->f, open))
-        s->found = entry(s->p, s->f, s->strict, open)->p;
+        s->found = entry(s->p, s->f, s->strict, open, &s->made[0])->p;
     else
         mem_free(open);
-    if (!s->found) s->found = entry(s->p, s->f, s->strict, types_of(s->f, s->in))->p;
+    if (!s->found) s->found = entry(s->p, s->f, s->strict, types_of(s->f, s->in), &s->made[1])->p;
     if (s->found) plan_keep(s->found);
 }
 
 /* A holder of the plan, NULL when there is none. */
 static plan *plan_for(rt_plans *p, const rt_function *f, bool strict, const ref_tensor *in, err *e) {
-    search s = {p, f, strict, in, NULL};
+    search s = {p, f, strict, in, NULL, {{0}}};
     size_t wanted;
     pthread_mutex_lock(&p->lock);
     bool ok = mem_guard(p->heap, find_plan, &s, &wanted);
     pthread_mutex_unlock(&p->lock);
     if (!ok) err_set(e, ERR_MEMORY, "no memory for a plan (%zu bytes asked for)", wanted);
+    for (size_t i = 0; ok && i < 2; i++) say(&s.made[i]);
     return ok ? s.found : NULL;
 }
 

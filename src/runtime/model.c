@@ -103,6 +103,18 @@ void rt_model_figures(const rt_model *m, size_t *plans, double *seconds) {
     rt_plans_figures(m->plans, plans, seconds);
 }
 
+size_t rt_model_state_count(const rt_model *m) {
+    return m->n_state;
+}
+
+const char *rt_model_state_name(const rt_model *m, size_t i) {
+    return m->state[i].name;
+}
+
+ir_type rt_model_state_type(const rt_model *m, size_t i) {
+    return m->state[i].type;
+}
+
 const coreml_model *rt_model_coreml(const rt_model *m) {
     return m->package->model;
 }

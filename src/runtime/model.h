@@ -17,6 +17,10 @@ bool rt_model_linear(rt_model *m, const char *paths, err *e);
 bool rt_model_scan(const rt_model *m, const float *score, size_t n, size_t *largest);
 /* Plans made so far that are kept, and the seconds that making plans took. */
 void rt_model_figures(const rt_model *m, size_t *plans, double *seconds);
+/* States of its sessions: those of equal name (and type) in several functions are one. */
+size_t rt_model_state_count(const rt_model *m);
+const char *rt_model_state_name(const rt_model *m, size_t i);
+ir_type rt_model_state_type(const rt_model *m, size_t i); /* i < rt_model_state_count() */
 const coreml_model *rt_model_coreml(const rt_model *m);
 const char *rt_model_path(const rt_model *m);
 #endif

@@ -158,6 +158,10 @@ void *session_state_packed(rt_session *s, size_t i, bool own, err *e) {
     return ref_buf_cells(b);
 }
 
+void *rt_state_memory(rt_session *s, size_t i, bool write, err *e) {
+    return session_state_packed(s, i, write, e);
+}
+
 static bool find_state(const rt_session *s, const char *name, size_t *i, err *e) {
     for (*i = 0; *i < s->m->n_state; ++*i)
         if (!strcmp(s->m->state[*i].name, name)) return true;

@@ -79,6 +79,9 @@ const char *rt_state_name(const rt_session *s, size_t i);
 ir_type rt_state_type(const rt_session *s, size_t i); /* i < rt_state_count() */
 bool rt_state_get(rt_session *s, const char *name, rt_tensor *t, err *e);
 bool rt_state_set(rt_session *s, const char *name, const rt_tensor *t, err *e);
+/* The packed elements of state i < rt_state_count() where they lie, until the next call on the session.
+ * write: they may be changed; copies of others stay as they are. NULL: no memory. */
+void *rt_state_memory(rt_session *s, size_t i, bool write, err *e);
 /* From here on the state of that name is one for both sessions: what one writes, the other reads. Its value
  * is that of from; the models may differ, the types not (ERR_INVALID). One thread at a time for both. */
 bool rt_state_bind(rt_session *to, const rt_session *from, const char *name, err *e);

@@ -283,22 +283,65 @@ static bool encode_part(encoder *c, const uint8_t *s, size_t n, bool plain, err 
     return plain ? encode_text(c, s, n, e) : encode_around(c, &c->t->normalized, s, n, e);
 }
 
+/* Parts of a text in which added tokens may be. */
+typedef struct {
+    const text_span *span;
+    size_t count;
+} span_list;
+
+/* Cuts s[from..to) at those added tokens of one set that lie inside of a span; what is between is searched
+ * for those of the other set. Those that are looked for in normalised text are looked for as they are: what
+ * spans hold is the text of a template. */
+static bool encode_spans(encoder *c, const added_set *set, const uint8_t *s, size_t from, size_t to,
+                         span_list in, err *e) {
+    bool raw = set == &c->t->raw;
+    for (size_t i = 0; i < in.count; i++) {
+        size_t resume = in.span[i].start > from ? in.span[i].start : from, start, end;
+        size_t stop = in.span[i].end < to ? in.span[i].end : to;
+        const added_token *x;
+        while (resume < stop && (x = added_next(set, s, stop, from, &resume, &start, &end))) {
+            if (start > from && !(raw ? encode_spans(c, &c->t->normalized, s, from, start, in, e)
+                                      : encode_part(c, s + from, start - from, true, e)))
+                return false;
+            if (!token_list_add(c->out, x->id, e)) return false;
+            from = end;
+        }
+    }
+    if (from >= to) return true;
+    return raw ? encode_spans(c, &c->t->normalized, s, from, to, in, e)
+               : encode_part(c, s + from, to - from, true, e);
+}
+
 static bool add_all(token_list *out, const token_list *from, err *e) {
     for (size_t i = 0; i < from->n; i++)
         if (!token_list_add(out, from->ids[i], e)) return false;
     return true;
 }
 
+static bool check_text(const char *text, size_t n, err *e) {
+    size_t valid = utf8_valid(text, n);
+    return valid == n || err_set(e, ERR_FORMAT, "text to encode is not UTF-8 at byte %zu of %zu", valid, n);
+}
+
 bool tokenizer_encode(const tokenizer *t, const char *text, size_t n, unsigned flags, token_list *out,
                       err *e) {
-    size_t valid = utf8_valid(text, n);
-    if (valid < n) return err_set(e, ERR_FORMAT, "text to encode is not UTF-8 at byte %zu of %zu", valid, n);
+    if (!check_text(text, n, e)) return false;
     const uint8_t *s = (const uint8_t *)text;
     encoder c = {.t = t, .scratch = bpe_scratch_new(), .out = out};
     bool ok = !(flags & TOKENIZER_TEMPLATE) || add_all(out, &t->before, e);
     if (ok)
         ok = flags & TOKENIZER_PLAIN ? encode_part(&c, s, n, true, e) : encode_around(&c, &t->raw, s, n, e);
     if (ok && flags & TOKENIZER_TEMPLATE) ok = add_all(out, &t->after, e);
+    bpe_scratch_free(c.scratch);
+    str_free(&c.normal);
+    return ok;
+}
+
+bool tokenizer_encode_spans(const tokenizer *t, const char *text, size_t n, const text_span *spans,
+                            size_t count, token_list *out, err *e) {
+    if (!check_text(text, n, e)) return false;
+    encoder c = {.t = t, .scratch = bpe_scratch_new(), .out = out};
+    bool ok = encode_spans(&c, &t->raw, (const uint8_t *)text, 0, n, (span_list){spans, count}, e);
     bpe_scratch_free(c.scratch);
     str_free(&c.normal);
     return ok;

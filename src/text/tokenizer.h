@@ -35,6 +35,16 @@ enum {
 bool tokenizer_encode(const tokenizer *t, const char *text, size_t n, unsigned flags, token_list *out,
                       err *e);
 
+/* A part of a text, in bytes: [start, end). */
+typedef struct {
+    size_t start, end;
+} text_span;
+/* The ids of the text as one, but with added tokens looked for only inside of the spans, which are in order
+ * and don't overlap: a text that only partly may hold control tokens (text/chat.h). Where there is one span
+ * of the whole text, that's tokenizer_encode(). */
+bool tokenizer_encode_spans(const tokenizer *t, const char *text, size_t n, const text_span *spans,
+                            size_t count, token_list *out, err *e);
+
 /* Appends the text of the ids; ill-formed UTF-8 becomes U+FFFD, as Python's errors="replace" does. Ids that
  * don't exist count for nothing. */
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, str *out);

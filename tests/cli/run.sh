@@ -123,3 +123,11 @@ expect 0 "" "$millet" score "$out" --ids-file "$work/one" --json
 json "d['mean_nll'] is None and d['tokens'] == 1"
 expect 2 "give --ids-file or --text-file" "$millet" score "$out"
 finish
+
+# --json-object: whatever the seed, one object and nothing else
+for seed in 1 2 3 4; do
+    expect 0 "\(stop\)" "$millet" run "$out" --prompt "The" --json-object -t 1.2 --seed "$seed" -n 400
+    "$python" -c "import json; assert isinstance(json.load(open('$work/stdout')), dict)" || fail "seed $seed: $(cat "$work/stdout")"
+done
+expect 2 "give one of --json-object and --json-schema" "$millet" run "$out" --prompt x --json-object --json-schema x
+expect 2 "can't go with JSON" "$millet" run "$out" --prompt x --json-object --ignore-eos

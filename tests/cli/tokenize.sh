@@ -19,6 +19,16 @@ answers '{"pieces":["","user"],"flush":""}' '{"ids": [4064, 1996], "skip_special
 answers '{"pieces":["<|im_start|>","user"],"flush":""}' '{"ids": [4064, 1996]}' --decode
 answers '' ''
 
+# Conversations, in the template of the directory or of the line.
+hi='{"messages": [{"role": "user", "content": "hi"}]'
+answers '{"text":"<|im_start|>user\nhi<|im_end|>\n","ids":[4064,1996,198,2599,4065,198]}' "$hi}" --chat
+answers '{"text":"<|im_start|>user\nhi<|im_end|>\n","ids":[4064,1996,198,2599,4065,198]}' "$hi, \"family\": \"qwen3\"}" --chat
+answers '{"error":"messages: the conversation is empty"}' '{"messages": []}' --chat
+answers '{"error":"messages: expected an array"}' '{}' --chat
+for line in '"family": "x"' '"options": 3' '"options": {"tools": 1}' '"options": {"enable_thinking": "no"}' '"options": {"tools": [1]}'; do
+    "$millet" tokenize "$dir" --json-lines --chat <<<"$hi, $line}" 2>&1 | grep -q '^{"error":".*"}$' || fail "$line: no error"
+done
+
 refuses() { # refuses PATTERN INPUT [options]
     local pattern=$1 code=0
     printf "$2" >"$work/input"
@@ -41,6 +51,10 @@ coproc "$millet" tokenize "$dir" --json-lines
 echo '{"text": "a"}' >&"${COPROC[1]}"
 read -r -t 20 -u "${COPROC[0]}" line && [ "$line" = '{"ids":[64]}' ] || fail "no answer before the end of input"
 
+refuses 'line 1: expected an object' '[1]\n' --chat
+expect 2 'exclude each other' "$millet" tokenize "$dir" --json-lines --chat --decode
+expect 2 '--template needs --chat' "$millet" tokenize "$dir" --json-lines --template qwen3
+expect 2 '--allow-special needs --chat' "$millet" tokenize "$dir" --json-lines --allow-special
 expect 2 '--json-lines is missing' "$millet" tokenize "$dir"
 expect 1 'tokenizer.json: No such file' "$millet" tokenize "$work" --json-lines
 finish

@@ -2,60 +2,32 @@
 /* Memory and workers of a model in two packages, through the public interface: an allocator gets back what it
  * gave, wherever it runs dry; and the system is asked how many threads there are. Expected ids are
  * transformers' (tests/data/generate). */
-#include "base/file.h"
-#include "base/json.h"
 #include "counted.h"
-#include "millet.h"
-#include "test.h"
+#include "golden/tiny.h"
 #include <dirent.h>
 #include <unistd.h>
 
 enum { IDS = 6 };
 
-static char work[] = "/tmp/millet-memory-XXXXXX";
-static char checkpoint[512], artifact[300];
-static int32_t prompt[300], want[300];
-static size_t n_prompt;
-
-static size_t ids_of(const json *list, int32_t *ids) {
-    size_t n = 0;
-    JSON_EACH(c, list) ids[n++] = (int32_t)c->i;
-    return n;
-}
+static tiny of;
 
 static int set_up(void **state) {
     (void)state;
-    const char *source = getenv("MILLET_SOURCE");
-    char path[600];
-    err e = {0};
-    snprintf(checkpoint, sizeof checkpoint, "%s/models/tiny-qwen3.5", source ? source : ".");
-    snprintf(path, sizeof path, "%s/tests/data/generate/tiny-qwen3.5.json", source ? source : ".");
-    if (!mkdtemp(work)) return -1;
-    snprintf(artifact, sizeof artifact, "%s/artifact", work);
-    arena *a = arena_new();
-    const json *golden = json_parse_file(a, path, &e);
-    if (golden) {
-        const json *p = json_get(golden, "prompts")->child;
-        n_prompt = ids_of(json_get(p, "ids"), prompt);
-        ids_of(json_get(p, "greedy"), want);
-    }
-    arena_free(a);
     counted c = {.left = -1};
-    const millet_allocator of = {.size = sizeof of, .alloc = counted_take, .free = counted_give, .ctx = &c};
-    const millet_open_options open = {.size = sizeof open, .allocator = &of};
+    const millet_allocator a = {.size = sizeof a, .alloc = counted_take, .free = counted_give, .ctx = &c};
+    const millet_open_options open = {.size = sizeof open, .allocator = &a};
     const millet_convert_options o = {.size = sizeof o,
                                       .preset = "chunks",
                                       .precision = "float32",
                                       .context = 128,
                                       .chunks = 2,
                                       .open = &open};
-    return golden && millet_convert(checkpoint, artifact, &o, NULL, NULL) && c.most && !c.blocks ? 0 : -1;
+    return tiny_make(&of, &o) == 0 && c.most && !c.blocks ? 0 : -1;
 }
 
 static int tear_down(void **state) {
     (void)state;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
+    return tiny_remove(&of);
 }
 
 static size_t threads_of_the_process(void) {
@@ -75,11 +47,11 @@ static bool generate(const millet_lm *lm, unsigned threads, size_t *seen, millet
     millet_generation r = {.size = sizeof r};
     const millet_generate_options o = {
         .size = sizeof o, .repetition_penalty = 1, .max_new_tokens = IDS, .ignore_eos = true};
-    bool ok = millet_generator_run(g, prompt, n_prompt, &o, &r, e);
+    bool ok = millet_generator_run(g, of.prompt[0].ids, of.prompt[0].n, &o, &r, e);
     *seen = threads_of_the_process();
     if (ok) {
         assert_int_equal(r.n_ids, IDS);
-        assert_memory_equal(r.ids, want, IDS * sizeof *want);
+        assert_memory_equal(r.ids, of.prompt[0].greedy, IDS * sizeof *r.ids);
         millet_stats s = {.size = sizeof s};
         assert_true(millet_generator_stats(g, &s));
         assert_true(s.memory >= s.state_bytes && s.memory_peak >= s.memory);
@@ -90,10 +62,10 @@ static bool generate(const millet_lm *lm, unsigned threads, size_t *seen, millet
 }
 
 static bool all(counted *c, unsigned threads, size_t *seen, millet_error *e) {
-    const millet_allocator of = {.size = sizeof of, .alloc = counted_take, .free = counted_give, .ctx = c};
-    const millet_open_options open = {.size = sizeof open, .allocator = &of};
+    const millet_allocator a = {.size = sizeof a, .alloc = counted_take, .free = counted_give, .ctx = c};
+    const millet_open_options open = {.size = sizeof open, .allocator = &a};
     const millet_lm_options o = {.size = sizeof o, .open = &open};
-    millet_lm *lm = millet_lm_open(artifact, &o, e);
+    millet_lm *lm = millet_lm_open(of.artifact, &o, e);
     if (!lm) return false;
     assert_int_equal(millet_lm_package_count(lm), 2);
     bool ok = generate(lm, threads, seen, e);

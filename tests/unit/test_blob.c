@@ -176,7 +176,7 @@ static void blocks_adjoin(void **state) {
     (void)state;
     err e = {0};
     unsigned bits = 6;
-    int64_t n = (int64_t)BLOB_BLOCK * 8 / 6 * 2 + 17;
+    int64_t n = (int64_t)STORE_BLOCK * 8 / 6 * 2 + 17;
     ir_const *c = ir_const_fill(a, IR_TYPE(DT_UINT6, n), count_up, &bits);
     blob_plan *p = blob_plan_new(a, "weights/weight.bin");
     assert_true(blob_plan_add(p, c, &e));

@@ -1,0 +1,22 @@
+#include "cli/constraint.h"
+#include "cli/input.h"
+
+grammar *cli_grammar(const cli_args *a, const grammar_options *o, err *e) {
+    if (cli_given(a, "json-schema")) {
+        const char *path = cli_text(a, "json-schema");
+        str text = {0};
+        grammar *g =
+            cli_read_text(&text, path, e) ? grammar_from_text(path, str_get(&text), text.len, o, e) : NULL;
+        str_free(&text);
+        return g;
+    }
+    return cli_flag(a, "json-object") ? grammar_json_object(o, e) : NULL;
+}
+
+matcher *cli_constraint(const cli_args *a, const lm *m, err *e) {
+    grammar *g = cli_grammar(a, NULL, e);
+    const vocabulary *tokens = g ? lm_vocabulary(m, e) : NULL;
+    matcher *c = tokens ? matcher_new(g, tokens, e) : NULL;
+    grammar_free(g);
+    return c;
+}

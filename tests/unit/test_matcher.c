@@ -1,0 +1,162 @@
+/* Matchers: what a grammar accepts, masks against trying every token, histories, copies. */
+#include "base/arena.h"
+#include "structured/matcher.h"
+#include "test.h"
+
+static grammar *object(void) {
+    err e = {0};
+    grammar *g = grammar_json_object(NULL, &e);
+    if (!g) fail_msg("%s", e.msg);
+    return g;
+}
+
+/* All bytes, and a few longer tokens that cut JSON in odd places; the last one ends a text. */
+static vocabulary *bytes_and(const char *const *more, size_t n) {
+    static uint8_t byte[256];
+    const uint8_t *s[512];
+    size_t len[512];
+    for (size_t i = 0; i < 256; i++) byte[i] = (uint8_t)i, s[i] = &byte[i], len[i] = 1;
+    for (size_t i = 0; i < n; i++) s[256 + i] = (const uint8_t *)more[i], len[256 + i] = strlen(more[i]);
+    s[256 + n] = byte, len[256 + n] = 0;
+    int32_t stop = (int32_t)(256 + n);
+    err e = {0};
+    vocabulary *v = vocabulary_from_bytes(s, len, 257 + n, &stop, 1, &e);
+    assert_non_null(v);
+    return v;
+}
+
+static const char *const odd[] = {"{\"",  "\":",   "\": ",  "\",",  "\", \"",  "}}",    "}, \"",
+                                  "]}",   "true",  "null,", "\xC3", "\xA9\"",  "\\u00", "\\\"",
+                                  "1.5e", "12",    "0",     "[[",   "[]",      "{}",    " ",
+                                  ", ",   "abc\"", "<a>",   "\n",   "\xF0\x9F"};
+enum { N_ODD = sizeof odd / sizeof *odd };
+
+static bool accepts(grammar *g, const vocabulary *v, const char *text) {
+    err e = {0};
+    matcher *m = matcher_new(g, v, &e);
+    bool ok = matcher_accept_bytes(m, text, strlen(text)) && matcher_may_end(m);
+    matcher_free(m);
+    return ok;
+}
+
+static void objects(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "{}",
+        "{\"a\":1}",
+        "{\"a\": 1, \"b\": [true, null, \"x\\n\\u00e9\\ud83d\\ude00\", -0.5e+3]}",
+        "{\"\":{\"\":{}}}",
+        "{\"a\":[[],[[]],{}]}",
+        "{\"\xC3\xA9\":\"\xF0\x9F\x98\x80\"}"};
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[]",
+                                      "1",
+                                      "{}}",
+                                      "{\"a\"}",
+                                      "{\"a\":}",
+                                      "{\"a\":1,}",
+                                      "{\"a\":01}",
+                                      "{\"a\":1.}",
+                                      "{\"a\":.5}",
+                                      "{\"a\":+1}",
+                                      "{\"a\":tru}",
+                                      "{\"a\":\"\\x\"}",
+                                      "{\"a\":\"\n\"}",
+                                      "{a:1}",
+                                      "{\"a\":\"\xFF\"}",
+                                      "{\"a\":\"\xC0\xAF\"}",
+                                      "{\"a\":\"\\ud800\"}",
+                                      "{\"a\":\"\\ude00\"}",
+                                      "{  \"a\":1}",
+                                      "{\"a\":  1}",
+                                      "{\"a\":[1,]}",
+                                      "{\"a\":1 }",
+                                      " {}",
+                                      "{} "};
+    grammar *g = object();
+    vocabulary *v = bytes_and(odd, N_ODD);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!accepts(g, v, good[i])) fail_msg("refused: %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (accepts(g, v, bad[i])) fail_msg("accepted: %s", bad[i]);
+    grammar_free(g);
+    vocabulary_free(v);
+}
+
+/* At every position of a text the mask has just the tokens that are accepted one by one. */
+static void masks(void **state) {
+    (void)state;
+    static const char text[] = "{\"a\": [1.5, \"x\\u00e9\xC3\xA9\", {\"b\": {}}], \"c\": \"\", \"d\": true}";
+    grammar *g = object();
+    vocabulary *v = bytes_and(odd, N_ODD);
+    err e = {0};
+    uint32_t *bits = calloc(vocabulary_words(v), sizeof *bits);
+    for (int pass = 0; pass < 2; pass++) { /* the second one finds its masks made */
+        matcher *m = matcher_new(g, v, &e);
+        for (size_t i = 0; i < sizeof text; i++) {
+            assert_true(matcher_mask(m, bits, &e));
+            for (int32_t id = 0; id < vocabulary_limit(v); id++) {
+                bool allowed = bits[id / 32] >> (id % 32) & 1;
+                if (allowed != matcher_allows(m, id)) fail_msg("token %d before byte %zu", id, i);
+                if (!allowed) continue;
+                assert_true(matcher_accept(m, id));
+                assert_true(matcher_rollback(m, 1));
+            }
+            if (i + 1 < sizeof text) assert_true(matcher_accept_bytes(m, text + i, 1));
+        }
+        assert_true(matcher_may_end(m) && matcher_must_end(m) && !matcher_ended(m));
+        assert_true(matcher_accept(m, vocabulary_limit(v) - 1));
+        assert_true(matcher_ended(m) && !matcher_may_end(m));
+        assert_false(matcher_mask(m, bits, &e));
+        matcher_free(m);
+    }
+    free(bits);
+    grammar_free(g);
+    vocabulary_free(v);
+}
+
+static void history(void **state) {
+    (void)state;
+    grammar *g = object();
+    vocabulary *v = bytes_and(odd, N_ODD);
+    err e = {0};
+    matcher *m = matcher_new(g, v, &e);
+    grammar_free(g); /* the matcher keeps it */
+    assert_true(matcher_accept_bytes(m, "{\"a\":[", 6));
+    for (int i = 0; i < 200; i++) assert_true(matcher_accept_bytes(m, "[", 1));
+    matcher *copy = matcher_clone(m, &e);
+    assert_true(matcher_rollback(m, MATCHER_HISTORY));
+    assert_false(matcher_rollback(m, 1));
+    for (int i = 0; i < 200 - MATCHER_HISTORY + 1; i++) assert_true(matcher_accept_bytes(m, "]", 1));
+    assert_false(matcher_accept_bytes(m, "]", 1));
+    assert_true(matcher_accept_bytes(m, "}", 1) && matcher_must_end(m));
+    for (int i = 0; i < 201; i++) assert_true(matcher_accept_bytes(copy, "]", 1));
+    assert_true(matcher_accept_bytes(copy, "}", 1) && matcher_must_end(copy));
+    matcher_reset(copy);
+    assert_true(matcher_accept_bytes(copy, "{}", 2) && matcher_must_end(copy));
+    matcher_free(copy);
+    matcher_free(m);
+    vocabulary_free(v);
+}
+
+/* What comes first runs to its mark, and two line breaks at most follow. */
+static void behind(void **state) {
+    (void)state;
+    err e = {0};
+    grammar *g = grammar_json_object(&(grammar_options){.behind = "</think>"}, &e);
+    vocabulary *v = bytes_and(odd, N_ODD);
+    assert_true(accepts(g, v, "a{<</<</think>{}"));
+    assert_true(accepts(g, v, "</think>\n\n{\"a\":1}"));
+    assert_false(accepts(g, v, "</think>\n\n\n{}"));
+    assert_false(accepts(g, v, "{}"));
+    assert_false(accepts(g, v, "</think>{}{}"));
+    grammar_free(g);
+    vocabulary_free(v);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(objects), cmocka_unit_test(masks),
+                                       cmocka_unit_test(history), cmocka_unit_test(behind)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
