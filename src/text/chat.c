@@ -4,8 +4,8 @@
 #include "text/chat_forms.h"
 #include <string.h>
 
-#define CHAT_FORM(name, render, calls, thinks, by_default, off, on)                                          \
-    {name, render, calls, thinks, {by_default, off, on}, false},
+#define CHAT_FORM(name, render, calls, flags, by_default, off, on)                                           \
+    {name, render, calls, flags, {by_default, off, on}},
 #define CHAT_KNOWN(sha, name)
 static const chat_form forms[] = {
 #include "text/chat_templates.def"
@@ -13,7 +13,7 @@ static const chat_form forms[] = {
 #undef CHAT_FORM
 #undef CHAT_KNOWN
 
-#define CHAT_FORM(name, render, calls, thinks, by_default, off, on)
+#define CHAT_FORM(name, render, calls, flags, by_default, off, on)
 #define CHAT_KNOWN(sha, name) {sha, name},
 static const struct {
     const char *sha, *name;
@@ -23,7 +23,7 @@ static const struct {
 #undef CHAT_FORM
 #undef CHAT_KNOWN
 
-#define CHAT_FORM(name, render, calls, thinks, by_default, off, on) ", " name
+#define CHAT_FORM(name, render, calls, flags, by_default, off, on) ", " name
 #define CHAT_KNOWN(sha, name)
 static const char names[] =
 #include "text/chat_templates.def"
@@ -173,7 +173,7 @@ chat_calls chat_calls_of(const chat_template *c) {
 }
 
 bool chat_can_think(const chat_template *c) {
-    return c->form.thinks;
+    return c->form.flags & CHAT_THINKS;
 }
 
 bool chat_has_thinking_switch(const chat_template *c) {
@@ -181,7 +181,7 @@ bool chat_has_thinking_switch(const chat_template *c) {
 }
 
 bool chat_thinks_by_default(const chat_template *c) {
-    return c->form.thinks && c->form.end[CHAT_THINK_DEFAULT] != CHAT_END_EMPTY;
+    return c->form.flags & CHAT_THINKS && c->form.end[CHAT_THINK_DEFAULT] != CHAT_END_EMPTY;
 }
 
 /* ---- Rendering ---- */

@@ -19,7 +19,7 @@ bool chat_text(const chat_writer *w, const json *m, size_t index, chat_view *v) 
         return true;
     }
     bool none = !c || c->kind == JSON_NULL;
-    if (none && w->form->lenient) return true;
+    if (none && w->form->flags & CHAT_LENIENT) return true;
     return err_set(w->e, ERR_USAGE, "messages[%zu].content: the chat template %s takes text, not %s", index,
                    w->form->name, none ? "null" : json_kind_name(c->kind));
 }
@@ -263,6 +263,8 @@ static bool system_3(chat_writer *w) {
     const json *m = w->messages->child;
     chat_view content = {NULL, 0};
     if (chat_role_is(m, "system") && !chat_text(w, m, 0, &content)) return false;
+    if (content.s && !json_get_kind(m, "content", JSON_STRING))
+        return chat_fail(w, 0, ".content: a system message needs text");
     if (!chat_tools(w)) {
         if (content.s) turn(w, "<|im_start|>system\n", content);
         return true;
@@ -277,6 +279,7 @@ static bool system_3(chat_writer *w) {
 /* Whether an answer shows its reasoning: behind the last question, when it is the very last message or there
  * is any. */
 static bool shows_3(const chat_writer *w, const json *m, bool behind, chat_view reasoning) {
+    if (!(w->form->flags & CHAT_THINKS)) return false;
     return (behind && (!m->next || reasoning.n)) || (w->o->keep_thinking && reasoning.n);
 }
 
@@ -285,7 +288,10 @@ static bool answer_3(chat_writer *w, const json *m, size_t i, bool behind) {
     bool failed;
     const json *calls = chat_calls_in(w, m, i, &failed);
     if (failed || !chat_text(w, m, i, &content) || !chat_reasoning(w, m, i, &reasoning)) return false;
-    if (!reasoning.s) split_thinking(&content, &reasoning);
+    if (!(w->form->flags & CHAT_THINKS))
+        reasoning.n = 0;
+    else if (!reasoning.s)
+        split_thinking(&content, &reasoning);
     chat_own(w, "<|im_start|>assistant\n");
     if (shows_3(w, m, behind, reasoning)) {
         chat_own(w, "<think>\n");
@@ -304,7 +310,7 @@ static bool answer_3(chat_writer *w, const json *m, size_t i, bool behind) {
 }
 
 /* Index of the last message of the user that is no result of a tool; that of the last message when there is
- * none. trim: white space around doesn't matter. *found may be NULL. */
+ * none. */
 static bool last_question_3(const chat_writer *w, size_t *last) {
     size_t i = 0;
     *last = w->messages->len - 1u;
@@ -312,7 +318,7 @@ static bool last_question_3(const chat_writer *w, size_t *last) {
         chat_view content;
         if (chat_role_is(m, "user")) {
             if (!chat_text(w, m, i, &content)) return false;
-            if (!is_tool_result(content)) *last = i;
+            if (json_get_kind(m, "content", JSON_STRING) && !is_tool_result(content)) *last = i;
         }
         i++;
     }
@@ -421,7 +427,7 @@ static bool call_3_5(chat_writer *w, const json *call, size_t index) {
         chat_own(w, ">\n");
         if (v->kind == JSON_STRING)
             chat_theirs(w, (chat_view){v->s, v->len});
-        else if (v->kind == JSON_ARRAY || v->kind == JSON_OBJECT)
+        else if (v->kind == JSON_ARRAY || v->kind == JSON_OBJECT || w->form->flags & CHAT_JSON_SCALARS)
             chat_json_theirs(w, v);
         else
             chat_scalar(&w->p->text, v);

@@ -26,13 +26,18 @@ typedef enum {
     CHAT_END_OPEN   /* <think>\n */
 } chat_end;
 
+enum {
+    CHAT_THINKS = 1,      /* the model may think: reasoning of answers is told from their content */
+    CHAT_LENIENT = 2,     /* content that is null or absent counts as empty */
+    CHAT_JSON_SCALARS = 4 /* CHAT_CALLS_XML: true, not True */
+};
+
 typedef struct chat_form {
     const char *name;
     bool (*render)(chat_writer *w);
     chat_calls calls;
-    bool thinks;
+    unsigned flags;
     unsigned char end[3]; /* a chat_end for each chat_thinking */
-    bool lenient;         /* content that is no text counts as none */
 } chat_form;
 
 /* Renderers: everything in front of the generation prompt (chat_forms.c). */

@@ -76,17 +76,19 @@ bool chat_by_marks(chat_form *form, const char *jinja, size_t n) {
     chat_view v = {jinja, n};
     if (!has_all(v, any)) return false;
     const char *name = NULL;
-    if (has_all(v, xml))
-        name = "qwen3_5";
-    else if (has_all(v, json_calls) && !has(v, "<function="))
-        name = has(v, "reasoning_content") && has(v, "</think>")                       ? "qwen3"
-               : has(v, "You are Qwen, created by Alibaba Cloud.") && !has(v, "think") ? "qwen2_5"
-                                                                                       : NULL;
+    bool text_only = has(v, "message.content is string"),
+         thinks = has(v, "reasoning_content") && has(v, "</think>");
+    if (has_all(v, xml) && !has(v, "reasoning_effort"))
+        name = has(v, "preserve_thinking") ? "qwen3_6" : "qwen3_5";
+    else if (has_all(v, json_calls) && !has(v, "<function=") && thinks)
+        name = text_only ? "qwen3_v2" : "qwen3";
+    else if (has_all(v, json_calls) && !has(v, "<function=") && !has(v, "think"))
+        name = has(v, "You are Qwen, created by Alibaba Cloud.") ? "qwen2_5"
+               : text_only                                       ? "qwen3_instruct_2507"
+                                                                 : NULL;
     else if (is_bare_chatml(v))
         name = "chatml";
     if (!name) return false;
     *form = *chat_form_find(name);
-    if (!read_ends(form, v)) return false;
-    form->lenient = has(v, "message.content is string");
-    return true;
+    return read_ends(form, v);
 }

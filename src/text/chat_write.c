@@ -2,6 +2,7 @@
 #include "text/unicode.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,48 +50,47 @@ static void add_string(str *out, const char *s, size_t n) {
     str_addc(out, '"');
 }
 
-/* repr(): the shortest digits that read back the same, with an exponent outside of 1e-4 .. 1e16. */
+/* The shortest digits that read back as v, into digits; returns scale: v = 0.DIGITS * 10^scale. */
+static long shortest_digits(double v, char digits[20]) {
+    char text[40], whole[60];
+    long exponent = 0;
+    for (int n = 1; n <= 17; n++) {
+        snprintf(text, sizeof text, "%.*e", n - 1, v);
+        size_t count = 0;
+        const char *c = text;
+        for (; *c && *c != 'e'; c++) /* the locale's decimal point is passed over */
+            if (*c >= '0' && *c <= '9') digits[count++] = *c;
+        digits[count] = 0;
+        exponent = strtol(c + 1, NULL, 10);
+        snprintf(whole, sizeof whole, "%se%ld", digits, exponent - n + 1);
+        double back = 0;
+        if (str_to_double(whole, &back) && back == v) break;
+    }
+    return exponent + 1;
+}
+
+/* repr(): with an exponent outside of 1e-4 .. 1e16. */
 static void add_double(str *out, double v) {
     if (!isfinite(v)) {
         str_adds(out, isnan(v) ? "NaN" : v < 0 ? "-Infinity" : "Infinity");
         return;
     }
-    str text = {0};
-    str_json_double(&text, v);
-    char digits[40] = "";
-    size_t n = 0, point = 0;
-    long exponent = 0;
-    bool seen_point = false;
-    for (const char *c = str_get(&text); *c && n < sizeof digits - 1; c++) {
-        if (*c == 'e') {
-            exponent = strtol(c + 1, NULL, 10);
-            break;
-        }
-        if (*c == '.') seen_point = true;
-        if (*c < '0' || *c > '9') continue;
-        if (!n && *c == '0') {
-            exponent -= seen_point; /* 0.001: digits 1, point before by 2 */
-            continue;
-        }
-        digits[n++] = *c;
-        point += !seen_point;
-    }
-    str_free(&text);
-    while (n > 1 && digits[n - 1] == '0') n--;
-    long scale = (long)point + exponent; /* v = 0.DIGITS * 10^scale */
+    char digits[20];
+    long scale = shortest_digits(fabs(v), digits);
+    size_t n = strlen(digits);
     if (signbit(v)) str_addc(out, '-');
-    if (!n) {
+    if (digits[0] == '0') {
         str_adds(out, "0.0");
     } else if (scale > 16 || scale < -3) {
         str_addc(out, digits[0]);
-        if (n > 1) str_printf(out, ".%.*s", (int)n - 1, digits + 1);
+        if (n > 1) str_printf(out, ".%s", digits + 1);
         str_printf(out, "e%c%02ld", scale > 0 ? '+' : '-', labs(scale - 1));
     } else if (scale <= 0) {
-        str_printf(out, "0.%.*s%.*s", (int)-scale, "0000", (int)n, digits);
+        str_printf(out, "0.%.*s%s", (int)-scale, "0000", digits);
     } else if (n <= (size_t)scale) {
-        str_printf(out, "%.*s%.*s.0", (int)n, digits, (int)(scale - (long)n), "0000000000000000");
+        str_printf(out, "%s%.*s.0", digits, (int)(scale - (long)n), "0000000000000000");
     } else {
-        str_printf(out, "%.*s.%.*s", (int)scale, digits, (int)(n - (size_t)scale), digits + scale);
+        str_printf(out, "%.*s.%s", (int)scale, digits, digits + scale);
     }
 }
 
