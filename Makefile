@@ -5,6 +5,7 @@
 #   make install    PREFIX=/usr/local DESTDIR=      make tsan     the tests of threads under ThreadSanitizer
 #   make coverage   line coverage of the tests      make check    formatting, static analysis, gcc and clang, make tsan
 #   make fuzz       libFuzzer, FUZZ_SECONDS=600 a target
+#   make wheel      Python wheels for x86-64 and aarch64 in dist/, each tried
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 CMAKE_BUILD = cmake --preset $(1) >/dev/null && cmake --build --preset $(1)
@@ -43,10 +44,15 @@ fuzz:
 	@tools/setup check
 	@$(call CMAKE_BUILD,fuzz)
 	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
+wheel:
+	@tools/setup test
+	@$(MAKE) --no-print-directory build
+	@tools/wheel x86_64 --check
+	@tools/wheel aarch64 --check
 install: build
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 format:
 	@clang-format -i $$(git ls-files '*.c' '*.h')
 clean:
 	@rm -rf build build-* out
-.PHONY: build demo demo-real test sanitize tsan coverage check fuzz install format clean
+.PHONY: build demo demo-real test sanitize tsan coverage check fuzz wheel install format clean
