@@ -440,7 +440,7 @@ typedef struct {
     bool (*progress)(void *ctx, const char *tensor, uint64_t done_bytes, uint64_t total_bytes,
                      uint64_t done_tensors, uint64_t tensors);
     void *ctx;
-    /* Compression; docs/quantize.md has the schemes. */
+    /* Compression; `millet convert --help` explains the schemes, docs/fidelity.md what they cost. */
     const char *quantize; /* "lut4", "lut6", "lut8", "w8", "w8b32", "w4", "fp16"; NULL: none */
     const char *vocab;    /* of embedding and head; NULL or "same": as the others */
     const char *recipe;   /* JSON file of rules by weight name; NULL: none */
