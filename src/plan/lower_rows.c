@@ -306,6 +306,8 @@ bool lower_residual(lower *l, const ir_op *op) {
         int64_t grain = made->grain;
         lower_take_back(l);
         lower_emit(l, run_linear, s, name, s->w.rows, grain, &out, 1, in, 2)->bytes = bytes;
+        out.type = op->out[0]->type; /* the linear's may have fewer dimensions */
+        ref_strides(&out.type, out.stride);
         lower_set(l, op->out[0], out);
         return true;
     }

@@ -246,13 +246,26 @@ static void repeats_by_shape(void **state) {
     }
 }
 
+/* Rows of a product that are added to a tensor of more dimensions, and normalised as such. */
+static void residual_of_rows(void **state) {
+    (void)state;
+    graph *g = begin(11);
+    ir_builder *b = &g->b;
+    ir_value *x = b_input(b, "x", IR_TYPE(DT_FP32, 3, 16)),
+             *old = one(g, OP_exp, b_input(b, "old", IR_TYPE(DT_FP32, 1, 3, 24)));
+    ir_value *y =
+        b_op(b, OP_linear, NULL, A_x, x, A_weight, constant(g, DT_FP32, IR_TYPE(DT_FP32, 24, 16)), A_NONE);
+    b_output(b, normalised(g, two(g, OP_add, old, y)));
+    check(g, OP_NONE, false, "residual of rows");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cast_in_a_norm),   cmocka_unit_test(silu_twice),
         cmocka_unit_test(behind_a_gate),    cmocka_unit_test(update_of_a_cast),
         cmocka_unit_test(rows_of_a_mask),   cmocka_unit_test(infinite_terms),
         cmocka_unit_test(mask_of_more),     cmocka_unit_test(unread_length),
-        cmocka_unit_test(repeats_by_shape),
+        cmocka_unit_test(repeats_by_shape), cmocka_unit_test(residual_of_rows),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
