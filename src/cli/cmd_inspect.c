@@ -503,7 +503,7 @@ static bool open_artifact(artifact *x, const char *path, err *e) {
     x->p = ARENA_ARRAY(x->a, coreml_package *, n);
     contract_package *all = ARENA_ARRAY(x->a, contract_package, n);
     for (size_t i = 0; i < n; i++) {
-        x->p[i] = coreml_open(x->where.package[i], e);
+        x->p[i] = rt_package_open(x->where.package[i], e);
         if (!x->p[i]) return false;
         all[i] = (contract_package){artifact_name(x->where.package[i]), x->p[i]->model};
     }

@@ -192,7 +192,8 @@ static bool read_op(reader *r, wire_in *in, ir_block *b) {
     r->op_type = h.type;
     r->op_name = h.name;
     ir_opcode code = ir_opcode_by_name(h.type);
-    if (code && ir_info(code)->flags & OPF_INTERNAL) code = OP_NONE; /* no op of the format */
+    if (code && (ir_info(code)->flags & OPF_INTERNAL || ir_info(code)->spec > IR_SPEC_MAX))
+        code = OP_NONE; /* no op of the format */
     if (!check_op_head(r, &m, &h, code)) return false;
     ir_op *op = ir_add_op(r->p, b, code, h.n_out);
     op->name = h.name;

@@ -290,6 +290,10 @@ static void check_chain(checker *c) {
 
 static void check_model(checker *c, const coreml_model *m) {
     c->m = m;
+    if (m->spec == IR_SPEC_COREAI) { /* described by its program; Core ML's rules about features don't hold */
+        if (m->program) check_program(c);
+        return;
+    }
     if (m->spec < IR_SPEC_MIN || m->spec > IR_SPEC_MAX)
         violation(c, "version", "specification version %d, expected %d to %d", m->spec, IR_SPEC_MIN,
                   IR_SPEC_MAX);

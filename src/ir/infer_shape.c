@@ -227,6 +227,26 @@ bool rule_split(infer *in) {
     return true;
 }
 
+bool rule_broadcast_to(infer *in) {
+    ir_type x = inf_type(in, A_x), r = ir_scalar((ir_dtype)x.dtype);
+    inf_list shape = inf_ints(in, A_shape);
+    if (shape.len == IR_DIM_UNKNOWN || shape.len > IR_MAX_RANK)
+        return inf_bad(in, A_shape, "its length, the rank of the result, must be known");
+    int added = (int)shape.len - x.rank;
+    if (added < 0) return inf_bad(in, A_x, "operand shape has %lld entries", (long long)shape.len);
+    for (int i = 0; i < shape.len; i++) {
+        int64_t have = i < added ? 1 : x.dim[i - added], want = shape.v ? shape.v[i] : IR_DIM_UNKNOWN;
+        if (shape.v && want == -1) want = have;
+        if (!shape.v && have > 1) want = have;
+        if (want < -1 || want > INF_DIM_MAX) return inf_fail(in, "operand shape holds %lld", (long long)want);
+        if (want >= 0 && have >= 0 && have != 1 && want != have)
+            return inf_bad(in, A_x, "dimension %d can't become %lld", i, (long long)want);
+        if (!inf_push(in, &r, want)) return false;
+    }
+    in->out[0] = r;
+    return true;
+}
+
 bool rule_tile(infer *in) {
     ir_type x = inf_type(in, A_x);
     inf_list reps = inf_ints(in, A_reps);

@@ -25,6 +25,9 @@ enum { OPF_PURE = 0, OPF_CONST = 1, OPF_CONTROL = 2, OPF_STATE = 4, OPF_CONSTEXP
 #define IR_MAX_SLOTS 13
 #define IR_SPEC_MIN  6  /* opset CoreML5 */
 #define IR_SPEC_MAX  10 /* opset CoreML9 */
+/* Programs of Core AI assets: no Core ML specification has this number. Rules that only Core ML has don't
+ * hold. */
+#define IR_SPEC_COREAI 90
 
 typedef struct {
     ir_operand name;

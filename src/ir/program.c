@@ -163,6 +163,7 @@ const char *ir_const_text(const ir_const *c) {
 
 const char *ir_opset_name(int spec) {
     static const char *const names[] = {"CoreML5", "CoreML6", "CoreML7", "CoreML8", "CoreML9"};
+    if (spec == IR_SPEC_COREAI) return "CoreAI";
     return spec >= IR_SPEC_MIN && spec <= IR_SPEC_MAX ? names[spec - IR_SPEC_MIN] : NULL;
 }
 

@@ -79,6 +79,8 @@ static void check_identifier(verifier *v, const char *name) {
     const char *why;
     if (!name)
         ver_bad(v, "identifier", "a value has no name");
+    else if (v->f && v->f->spec == IR_SPEC_COREAI)
+        return;
     else if (!ir_identifier_ok(name, &why))
         ver_bad(v, is_identifier(name) ? "reserved-word" : "identifier", "name \"%s\" %s", ver_text(v, name),
                 why);
@@ -110,6 +112,7 @@ static void define(verifier *v, const scope *s, const ir_value *value) {
 }
 
 static void check_rank(verifier *v, const ir_value *value) {
+    if (v->f->spec == IR_SPEC_COREAI) return; /* what types can say is allowed */
     if (value && value->type.kind != IR_OPAQUE && value->type.rank > 5)
         ver_bad(v, "rank", "%s has rank %d, Core ML takes 5 at most", ver_name(v, value), value->type.rank);
 }
@@ -169,11 +172,17 @@ static void check_block(verifier *v, const ir_block *b, const scope *outer, int 
     if (depth) leave_block(v, b);
 }
 
+/* What a session can hold. */
+static bool state_dtype(ir_dtype d) {
+    return d == DT_FP16 || d == DT_FP32 || d == DT_INT32;
+}
+
 static void check_state(verifier *v, const ir_value *state) {
     const ir_type *t = &state->type;
     const char *name = ver_name(v, state);
     if (v->f->spec < 9) ver_bad(v, "state-version", "state %s: states exist from CoreML8 on", name);
-    if (t->dtype != DT_FP16 && !(t->dtype == DT_INT8 && v->f->spec >= 10))
+    bool any = v->f->spec == IR_SPEC_COREAI && state_dtype((ir_dtype)t->dtype);
+    if (!any && t->dtype != DT_FP16 && !(t->dtype == DT_INT8 && v->f->spec >= 10))
         ver_bad(v, "state-dtype", "state %s is %s, expected fp16", name, dtype_name((ir_dtype)t->dtype));
     if (!ir_type_known(t)) ver_bad(v, "state-shape", "state %s has a size that is not constant", name);
     if (!t->rank) ver_bad(v, "state-shape", "state %s is a scalar", name);

@@ -177,11 +177,13 @@ static void check_special(verifier *v, const ir_op *op) {
     switch (op->code) {
     case OP_linear: {
         ir_type x = ver_type(v, ir_in(op, A_x));
-        if (x.rank > 3)
+        if (x.rank > 3 && v->f->spec != IR_SPEC_COREAI)
             ver_bad(v, "linear-rank", "operand x is %s, expected rank 1 to 3", ir_type_text(v->scratch, &x));
         break;
     }
-    case OP_select: check_select(v, op); break;
+    case OP_select:
+        if (v->f->spec != IR_SPEC_COREAI) check_select(v, op);
+        break;
     case OP_slice_by_index:
     case OP_slice_update: ver_slices(v, op); break;
     case OP_constexpr_lut_to_dense:

@@ -18,6 +18,7 @@ static lower_fn *const rows[OP_COUNT] = {
     [OP_concat] = lower_concat,
     [OP_stack] = lower_stack,
     [OP_tile] = lower_tile,
+    [OP_broadcast_to] = lower_broadcast_to,
     [OP_cast] = lower_cast,
     [OP_read_state] = lower_read_state,
     [OP_write_state] = lower_write_state,
@@ -193,6 +194,7 @@ bool lower_is_view(const ir_op *op) {
     case OP_slice_by_size:
     case OP_split:
     case OP_cast:
+    case OP_broadcast_to:
     case OP_tile: return true;
     default: return false;
     }

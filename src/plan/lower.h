@@ -121,7 +121,7 @@ const float *lower_vector(lower *l, const ir_op *op, ir_operand name);
 /* ---- groups of ops ---- */
 lower_fn lower_reference; /* a step that calls the reference body */
 lower_fn lower_reshape, lower_transpose, lower_slice_by_index, lower_slice_by_size, lower_split, lower_concat,
-    lower_stack, lower_cast, lower_identity, lower_tile;
+    lower_stack, lower_cast, lower_identity, lower_tile, lower_broadcast_to;
 lower_fn lower_read_state, lower_write_state, lower_slice_update, lower_fused_blend;
 lower_fn lower_unary, lower_binary, lower_select;
 lower_fn lower_reduce, lower_argmax, lower_softmax, lower_topk;

@@ -89,6 +89,12 @@ bool lower_tile(lower *l, const ir_op *op) {
     return true;
 }
 
+bool lower_broadcast_to(lower *l, const ir_op *op) {
+    place p = base(l, op, A_x);
+    lower_set(l, op->out[0], place_broadcast(&p, &op->out[0]->type));
+    return true;
+}
+
 /* v is all of a buffer that nobody else looks at: who makes it writes to `to` instead. */
 static bool made_in_place(lower *l, const ir_value *v, const place *to) {
     plan *p = l->p;

@@ -20,7 +20,7 @@ ref_op_fn ev_softmax, ev_layer_norm, ev_l2_norm, ev_instance_norm, ev_batch_norm
 /* order.c */
 ref_op_fn ev_topk, ev_argsort, ev_non_zero;
 /* shape.c */
-ref_op_fn ev_same_cells, ev_transpose, ev_concat, ev_stack, ev_split, ev_tile, ev_reverse, ev_pad,
+ref_op_fn ev_same_cells, ev_transpose, ev_concat, ev_stack, ev_split, ev_tile, ev_broadcast_to, ev_reverse, ev_pad,
     ev_sliding_windows;
 /* make.c */
 ref_op_fn ev_shape, ev_fill, ev_fill_like, ev_range_1d, ev_one_hot, ev_band_part;
@@ -40,7 +40,7 @@ ref_op_fn ev_fused_norm, ev_fused_attention, ev_fused_swiglu, ev_fused_rope, ev_
 /* fused_tokens.c */
 ref_op_fn ev_fused_conv, ev_fused_delta_rule;
 /* quantize.c */
-ref_op_fn ev_quantize, ev_dequantize;
+ref_op_fn ev_quantize, ev_dequantize, ev_round_as;
 
 /* An index operand resolved against an axis of n elements: negative ones count from the end; out of range it
  * is clamped, or an error (-1, e set) when the op validates its indices. n > 0. */

@@ -1,3 +1,4 @@
+#include "base/num.h"
 #include "reference/ops.h"
 #include "reference/walk.h"
 #include <math.h>
@@ -45,5 +46,31 @@ bool ev_dequantize(ref_eval *v) {
         int64_t k = i / q.inner % q.n;
         ref_floats(&v->out[0])[i] = q.scale[k] * ((float)x[i] - (q.zero ? (float)q.zero[k] : 0));
     }
+    return true;
+}
+
+/* The nearest number of 1 + bits binary digits, ties to even, whose unit is not below the smallest; what is
+ * beyond the largest becomes `over`. */
+static float nearest(float x, int bits, int least, float largest, float over) {
+    int e;
+    if (!isfinite(x)) return isinf(x) ? copysignf(over, x) : x;
+    frexpf(x, &e);
+    int unit = e - 1 - bits;
+    float y = ldexpf(rintf(ldexpf(x, -(unit < least ? least : unit))), unit < least ? least : unit);
+    return fabsf(y) > largest ? copysignf(over, x) : y;
+}
+
+bool ev_round_as(ref_eval *v) {
+    const ref_tensor *t = ev_in(v, A_x);
+    const float *x = ev_floats(v, t);
+    ir_dtype d = dtype_by_name(ev_text(v, A_dtype, ""));
+    if (d != DT_BF16 && d != DT_E4M3 && d != DT_E5M2)
+        return ev_fail(v, "dtype is none that numbers are rounded to");
+    if (!x || !ev_new(v, 0)) return false;
+    float *y = ref_floats(&v->out[0]);
+    for (int64_t i = 0, n = ref_count(t); i < n; i++)
+        y[i] = d == DT_BF16   ? num_bf16_f32(num_f32_bf16(x[i]))
+               : d == DT_E4M3 ? nearest(x[i], 3, -9, 448, NAN)
+                              : nearest(x[i], 2, -16, 57344, INFINITY);
     return true;
 }

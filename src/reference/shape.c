@@ -110,6 +110,19 @@ bool ev_tile(ref_eval *v) {
     return true;
 }
 
+bool ev_broadcast_to(ref_eval *v) {
+    const ref_tensor *t = ev_in(v, A_x);
+    const ref_cell *x = ev_cells(v, t);
+    const ir_type *to = &v->out[0].type;
+    int64_t st[IR_MAX_RANK], s[IR_MAX_RANK] = {0};
+    int added = to->rank - t->type.rank;
+    if (!x || !ev_new(v, 0)) return false;
+    ref_strides(&t->type, st);
+    for (int d = added; d < to->rank; d++) s[d] = t->type.dim[d - added] == 1 ? 0 : st[d - added];
+    ref_copy_strided(v->out[0].cell, x, to->rank, to->dim, s);
+    return true;
+}
+
 bool ev_reverse(ref_eval *v) {
     const ref_tensor *t = ev_in(v, A_x);
     const ref_cell *x = ev_cells(v, t);

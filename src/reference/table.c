@@ -27,7 +27,7 @@ static const ref_op_row rows[OP_COUNT] = {
     EXACT(squeeze, ev_same_cells) EXACT(flatten2d, ev_same_cells) EXACT(transpose, ev_transpose)
     EXACT(concat, ev_concat) EXACT(stack, ev_stack) EXACT(split, ev_split)
     EXACT(slice_by_index, ev_slice_by_index) EXACT(slice_by_size, ev_slice_by_size)
-    EXACT(slice_update, ev_slice_update) EXACT(tile, ev_tile) EXACT(reverse, ev_reverse) ROUNDED(pad, ev_pad)
+    EXACT(slice_update, ev_slice_update) EXACT(tile, ev_tile) EXACT(broadcast_to, ev_broadcast_to) EXACT(reverse, ev_reverse) ROUNDED(pad, ev_pad)
     EXACT(sliding_windows, ev_sliding_windows) EXACT(band_part, ev_band_part) ROUNDED(range_1d, ev_range_1d)
     EXACT(fill, ev_fill) EXACT(fill_like, ev_fill_like) EXACT(one_hot, ev_one_hot) EXACT(shape, ev_shape)
     EXACT(non_zero, ev_non_zero)
@@ -46,7 +46,7 @@ static const ref_op_row rows[OP_COUNT] = {
     ROUNDED(inverse, ev_unary) ROUNDED(erf, ev_unary) EXACT(abs, ev_unary) ROUNDED(square, ev_unary)
     EXACT(floor, ev_unary) EXACT(ceil, ev_unary) EXACT(round, ev_unary) EXACT(sign, ev_unary)
     ROUNDED(sin, ev_unary) ROUNDED(cos, ev_unary) ROUNDED(clip, ev_unary) ROUNDED(threshold, ev_unary)
-    ROUNDED(leaky_relu, ev_unary) ROUNDED(elu, ev_unary)
+    ROUNDED(leaky_relu, ev_unary) ROUNDED(elu, ev_unary) ROUNDED(round_as, ev_round_as)
     /* weight decompression, quantized activations */
     EXACT(constexpr_lut_to_dense, ev_lut_to_dense) ROUNDED(constexpr_affine_dequantize, ev_affine_dequantize)
     ROUNDED(constexpr_blockwise_shift_scale, ev_blockwise) EXACT(constexpr_sparse_to_dense, ev_sparse_to_dense)

@@ -1,4 +1,5 @@
 #include "runtime/model.h"
+#include "coreai/package.h"
 #include "runtime/engine.h"
 #include "runtime/parts.h"
 #include <stdlib.h>
@@ -71,8 +72,12 @@ static rt_model *open_package(coreml_package *p, err *e) {
     return NULL;
 }
 
+coreml_package *rt_package_open(const char *path, err *e) {
+    return ai_asset_is(path) ? coreai_open(path, NULL, e) : coreml_open(path, e);
+}
+
 rt_model *rt_model_open(const char *path, err *e) {
-    return open_package(coreml_open(path, e), e);
+    return open_package(rt_package_open(path, e), e);
 }
 
 rt_model *rt_model_open_memory(const void *model, size_t n, err *e) {

@@ -6,6 +6,8 @@
 
 typedef struct rt_model rt_model;
 
+/* A .mlpackage, or a .aimodel read as one. NULL on error. coreml_close() frees it. */
+coreml_package *rt_package_open(const char *path, err *e);
 /* Opens and verifies (errors as in coreml_verify). */
 rt_model *rt_model_open(const char *path, err *e);
 /* The same from a serialized Model message without weight files (fuzzing). */

@@ -1,0 +1,19 @@
+/* A Core AI asset as a package: what the runtime takes, whichever format it came in. */
+#ifndef COREAI_PACKAGE_H
+#define COREAI_PACKAGE_H
+#include "coreai/asset.h"
+#include "coreml/model.h"
+
+typedef struct {
+    int64_t capacity; /* of dimensions of states that the caller chooses; 0: the bundle's context, else
+                         COREAI_CAPACITY */
+} coreai_options;
+
+#define COREAI_CAPACITY 4096
+
+/* Opens path and reads every public graph as a function (o may be NULL); spec is IR_SPEC_COREAI.
+ * coreml_close() frees it. NULL on error. */
+coreml_package *coreai_open(const char *path, const coreai_options *o, err *e);
+/* The same of a main.mlirb in memory, which must stay (fuzzing). */
+coreml_package *coreai_open_memory(const void *code, size_t n, const coreai_options *o, err *e);
+#endif

@@ -1,0 +1,182 @@
+/* Core AI assets, run. The oracles are transformers in fp32 (on the dequantised weights where these are
+ * int4), and Apple's own runtime for single ops. */
+#define _GNU_SOURCE
+#include "coreai/package.h"
+#include "npz.h"
+#include "runtime/session.h"
+#include <math.h>
+
+static rt_model *open_case(const char *below) {
+    char path[300];
+    err e = {0};
+    snprintf(path, sizeof path, "coreai/%s", below);
+    rt_model *m = rt_model_open(test_case_path(path), &e);
+    if (!m || !rt_model_linear(m, "int16", &e)) fail_msg("%s", e.msg); /* bf16 would be another 0.02 */
+    return m;
+}
+
+static const rt_mode modes[] = {RT_FAST, RT_STRICT};
+
+/* ---- single ops ---- */
+
+/* Apple's runtime sums fp16 products in fp16: 64 of them, each rounded to 2^-11 of the sum so far. */
+static void compare(const char *what, const npz_array *want, const rt_tensor *got) {
+    int64_t n = ir_type_count(&want->type);
+    assert_int_equal(n, ir_type_count(&got->type));
+    float largest = 0;
+    for (int64_t i = 0; i < n; i++) largest = fmaxf(largest, fabsf(npz_float(&want->type, want->data, i)));
+    float allowed = want->type.dtype == DT_FP16 ? largest * 64 * 0x1p-11f / 8 : 1e-6f * fmaxf(largest, 1);
+    for (int64_t i = 0; i < n; i++) {
+        float x = npz_float(&want->type, want->data, i), y = npz_float(&got->type, got->data, i);
+        if (!(fabsf(x - y) <= allowed))
+            fail_msg("%s: element %lld is %g, expected %g", what, (long long)i, (double)y, (double)x);
+    }
+}
+
+static void run_op(const char *name, rt_mode mode) {
+    char path[300];
+    snprintf(path, sizeof path, "coreai/ops/%s.npz", name);
+    npz *z = npz_open(test_case_path(path));
+    snprintf(path, sizeof path, "ops/%s.aimodel", name);
+    rt_model *m = open_case(path);
+    err e = {0};
+    rt_session *s = rt_session_new(m, mode, &e);
+    rt_tensor in[8], out[8];
+    rt_call c = {.in = in, .out = out};
+    for (size_t i = 0; i < z->n; i++)
+        if (!strncmp(z->array[i].name, "in_", 3))
+            in[c.n_in++] = (rt_tensor){z->array[i].name + 3, z->array[i].type, z->array[i].data};
+    if (!rt_run(s, &c, &e)) fail_msg("%s: %s", name, e.msg);
+    for (size_t i = 0; i < z->n; i++) {
+        const char *array = z->array[i].name;
+        for (size_t k = 0; k < c.n_out; k++)
+            if (!strncmp(array, "out_", 4) && !strcmp(out[k].name, array + 4))
+                compare(name, &z->array[i], &out[k]);
+        rt_tensor t;
+        if (strncmp(array, "state_after_", 12)) continue;
+        if (!rt_state_get(s, array + 12, &t, &e)) fail_msg("%s: %s", name, e.msg);
+        compare(name, &z->array[i], &t);
+    }
+    rt_session_free(s);
+    rt_model_close(m);
+    npz_close(z);
+}
+
+static void test_ops(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "c_emitted", "f_bss_si4", "f_bss_si8", "f_dyn",   "f_fp16",  "f_lut1",      "f_lut2",  "f_lut3",
+        "f_lut4",    "f_lut6",    "f_lut8",    "f_state", "f_tbf16", "f_tf8E4M3FN", "f_while", "gdn_11"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int k = 0; k < 2; k++) run_op(names[i], modes[k]);
+}
+
+/* ---- language models ---- */
+
+typedef struct {
+    const char *name, *asset;
+    float tolerance; /* of logits: fp32 is fp32; fp16 rounds activations to 2^-11 in two layers or four */
+    bool single;     /* one token a call */
+} model_case;
+
+static const model_case models[] = {
+    {"tiny_none", "tiny_none", 0.02f, false},
+    {"tiny_none_b2", "tiny_b2", 0.02f, false},
+    {"tiny_4bit", "tiny_4bit", 0.02f, false},
+    {"tiny_qwen35_decode_s1_fp16", "tiny_qwen35_decode_s1_fp16", 0.025f, true},
+    {"tiny_qwen35_decode_s1_fp16_dynkv", "tiny_qwen35_decode_s1_fp16_dynkv", 0.025f, true},
+    {"tiny_qwen35_decode_s1_fp32", "tiny_qwen35_decode_s1_fp32", 1e-4f, true},
+};
+
+static int64_t largest(const float *x, int64_t n, float *margin) {
+    int64_t best = 0;
+    float second = -INFINITY;
+    for (int64_t i = 1; i < n; i++) {
+        if (x[i] > x[best])
+            second = x[best], best = i;
+        else if (x[i] > second)
+            second = x[i];
+    }
+    if (margin) *margin = x[best] - second;
+    return best;
+}
+
+static void check_row(const model_case *k, int64_t at, const float *want, const rt_tensor *got, int64_t row,
+                      int64_t n) {
+    float y[1024], margin;
+    assert_true(n <= 1024);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = npz_float(&got->type, got->data, row * n + i);
+        if (!(fabsf(y[i] - want[i]) <= k->tolerance))
+            fail_msg("%s: logit %lld of position %lld is %g, expected %g", k->name, (long long)i,
+                     (long long)at, (double)y[i], (double)want[i]);
+    }
+    int64_t best = largest(want, n, &margin);
+    if (margin >= 0.01f) assert_int_equal(largest(y, n, NULL), best);
+}
+
+/* All tokens in calls of the given lengths. */
+static void run_model(const model_case *k, const rt_model *m, rt_mode mode, const int *length, size_t calls) {
+    char path[300];
+    err e = {0};
+    snprintf(path, sizeof path, "coreai/%s/oracle.npz", k->name);
+    npz *z = npz_open(test_case_path(path));
+    const npz_array *ids = npz_get(z, "input_ids"), *want = npz_find(z, "logits_torch_dequant_fp32");
+    if (!want) want = npz_get(z, "logits_hf_fp32");
+    rt_session *s = rt_session_new(m, mode, &e);
+    int32_t position[256];
+    for (int i = 0; i < 256; i++) position[i] = i;
+    int64_t past = 0, vocab = want->type.dim[2];
+    for (size_t c = 0; c < calls; c++) {
+        rt_tensor in[2] =
+            {
+                {"input_ids", IR_TYPE(DT_INT32, 1, length[c]), (const int32_t *)ids->data + past},
+                {"position_ids", IR_TYPE(DT_INT32, 1, past + length[c]), position},
+            },
+                  out[1];
+        rt_call call = {.in = in, .n_in = 2, .out = out};
+        if (!rt_run(s, &call, &e)) fail_msg("%s: %s", k->name, e.msg);
+        for (int i = 0; i < length[c]; i++, past++)
+            check_row(k, past, (const float *)want->data + past * vocab, &out[0], i, vocab);
+    }
+    assert_int_equal(past, ids->type.dim[1]);
+    rt_session_free(s);
+    npz_close(z);
+}
+
+static void test_models(void **state) {
+    (void)state;
+    static const int one[24] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+                     mixed[] = {10, 1, 1, 5, 1, 6}, all[] = {24};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s.aimodel", models[i].name, models[i].asset);
+        rt_model *m = open_case(path);
+        for (int k = 0; k < 2; k++) {
+            run_model(&models[i], m, modes[k], one, 24);
+            if (!models[i].single) run_model(&models[i], m, modes[k], mixed, 6);
+            if (!models[i].single) run_model(&models[i], m, modes[k], all, 1);
+        }
+        rt_model_close(m);
+    }
+}
+
+/* ---- what can't be run ---- */
+
+static void test_refused(void **state) {
+    (void)state;
+    err e = {0};
+    assert_null(rt_model_open(test_case_path("coreai/tiny_ios_b2/tiny_ios.aimodel"), &e));
+    assert_int_equal(e.code, ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "ax.copy_with_constraints_v1"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_refused),
+    };
+    cmocka_set_test_filter(getenv("MILLET_TEST"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
