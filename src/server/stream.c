@@ -1,0 +1,158 @@
+#include "server/stream.h"
+#include "base/heap.h"
+#include <string.h>
+
+struct stream {
+    pthread_mutex_t lock;
+    int holders;
+    void (*wake)(void *ctx);
+    void *ctx;
+    bool sleeping; /* the sender waits for wake() */
+    bool gone, ended, events, full;
+    int status, socket;
+    str out;
+    size_t sent; /* of out */
+    stream_counts counts;
+};
+
+stream *stream_new(void (*wake)(void *ctx), void *ctx) {
+    stream *s = mem_alloc(sizeof *s);
+    *s = (stream){.holders = 2, .wake = wake, .ctx = ctx, .socket = -1};
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+void stream_release(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    bool last = !--s->holders;
+    pthread_mutex_unlock(&s->lock);
+    if (!last) return;
+    pthread_mutex_destroy(&s->lock);
+    str_free(&s->out);
+    mem_free(s);
+}
+
+/* Locked. */
+static void wake(stream *s) {
+    if (!s->sleeping) return;
+    s->sleeping = false;
+    s->wake(s->ctx);
+}
+
+void stream_head(stream *s, int status, bool events) {
+    pthread_mutex_lock(&s->lock);
+    s->status = status;
+    s->events = events;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_write(stream *s, const void *data, size_t n) {
+    pthread_mutex_lock(&s->lock);
+    if (!s->gone) {
+        str_add(&s->out, data, n);
+        s->full |= s->events && s->out.len - s->sent > STREAM_HIGH;
+        if (s->events) wake(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_end(stream *s, const stream_counts *c) {
+    pthread_mutex_lock(&s->lock);
+    s->ended = true;
+    s->counts = *c;
+    wake(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool stream_gone(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    bool gone = s->gone;
+    pthread_mutex_unlock(&s->lock);
+    return gone;
+}
+
+size_t stream_waiting(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    size_t n = s->out.len - s->sent;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+int stream_socket(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    int fd = s->gone ? -1 : s->socket;
+    pthread_mutex_unlock(&s->lock);
+    return fd;
+}
+
+void stream_abandon(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    s->gone = true;
+    wake(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_attach(stream *s, int socket) {
+    pthread_mutex_lock(&s->lock);
+    s->socket = socket;
+    pthread_mutex_unlock(&s->lock);
+}
+
+stream_state stream_ready(stream *s, int *status, void (*pause)(void *ctx), void *ctx) {
+    pthread_mutex_lock(&s->lock);
+    stream_state state = s->gone                  ? STREAM_CLOSED
+                         : s->status && s->events ? STREAM_EVENTS
+                         : s->status && s->ended  ? STREAM_WHOLE
+                                                  : STREAM_WAIT;
+    *status = s->status;
+    if (state == STREAM_WAIT) {
+        s->sleeping = true;
+        pause(ctx);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return state;
+}
+
+ptrdiff_t stream_read(stream *s, void *to, size_t n, void (*pause)(void *ctx), void *ctx, bool *drained) {
+    pthread_mutex_lock(&s->lock);
+    size_t left = s->out.len - s->sent;
+    ptrdiff_t taken = s->gone ? -2 : left ? (ptrdiff_t)(left < n ? left : n) : s->ended ? -1 : 0;
+    if (taken > 0) {
+        memcpy(to, s->out.s + s->sent, (size_t)taken);
+        s->sent += (size_t)taken;
+        if (s->sent == s->out.len) {
+            str_clear(&s->out);
+            s->sent = 0;
+        }
+    } else if (!taken) {
+        s->sleeping = true;
+        pause(ctx);
+    }
+    *drained = s->full && s->out.len - s->sent < STREAM_LOW;
+    if (*drained) s->full = false;
+    pthread_mutex_unlock(&s->lock);
+    return taken;
+}
+
+str stream_take(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    str body = s->out;
+    s->out = (str){0};
+    s->sent = 0;
+    pthread_mutex_unlock(&s->lock);
+    return body;
+}
+
+void stream_counted(stream *s, stream_counts *c) {
+    pthread_mutex_lock(&s->lock);
+    *c = s->counts;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_detach(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    s->gone = true;
+    s->sleeping = false;
+    s->socket = -1;
+    pthread_mutex_unlock(&s->lock);
+}
