@@ -19,7 +19,7 @@ static ir_value *ranked(ai_read *r, ir_value *x, const ir_value *y) {
         to.dim[d] = d < more ? 1 : x->type.dim[d - more];
         unknown += to.dim[d] == IR_DIM_UNKNOWN;
     }
-    return unknown <= 1 ? ai_reshape(r, x, &to) : x;
+    return unknown <= 1 ? ai_reshaped(r, x, &to) : x;
 }
 
 bool ai_op_binary(ai_read *r, ir_opcode code) {
@@ -158,7 +158,7 @@ static bool conv_rows(ai_read *r, ir_value *x, ir_value *w, const int64_t *strid
     ir_type xt = x->type, wt = w->type, yt;
     xt.rank = wt.rank = 3;
     xt.dim[2] = x->type.dim[3], wt.dim[2] = w->type.dim[3];
-    ir_value *flat = ai_reshape(r, x, &xt);
+    ir_value *flat = ai_reshaped(r, x, &xt);
     ir_const *c = ARENA_NEW(r->a, ir_const);
     *c = *w->konst;
     c->type = wt;
@@ -168,7 +168,7 @@ static bool conv_rows(ai_read *r, ir_value *x, ir_value *w, const int64_t *strid
     yt = y->type;
     yt.rank = 4;
     yt.dim[3] = y->type.dim[2], yt.dim[2] = 1;
-    return ai_result(r, ai_reshape(r, y, &yt));
+    return ai_result(r, ai_reshaped(r, y, &yt));
 }
 
 bool ai_op_conv2d(ai_read *r, ir_opcode code) {

@@ -24,17 +24,17 @@ static int unknown_sizes(const ir_type *t) {
     return n;
 }
 
-ir_value *ai_reshape_by(ai_read *r, ir_value *v, ir_value *shape) {
+ir_value *ai_reshaped_by(ai_read *r, ir_value *v, ir_value *shape) {
     return b_op(&r->b, OP_reshape, NULL, A_x, v, A_shape, shape, A_NONE);
 }
 
 /* Of which one size at most is unknown. */
-ir_value *ai_reshape(ai_read *r, ir_value *v, const ir_type *to) {
+ir_value *ai_reshaped(ai_read *r, ir_value *v, const ir_type *to) {
     ir_value *x = start(v);
     if (equal(&x->type, to) && unknown_sizes(to) <= 1) return x;
     int64_t dim[IR_MAX_RANK];
     for (int d = 0; d < to->rank; d++) dim[d] = to->dim[d] == IR_DIM_UNKNOWN ? -1 : to->dim[d];
-    return ai_reshape_by(r, x, ai_list_of(r, dim, (uint32_t)to->rank));
+    return ai_reshaped_by(r, x, ai_list_of(r, dim, (uint32_t)to->rank));
 }
 
 bool ai_op_get_shape(ai_read *r, ir_opcode code) {
@@ -61,11 +61,11 @@ bool ai_op_reshape(ai_read *r, ir_opcode code) {
     ir_value *x = ai_in(r, 0);
     uint32_t n;
     const int64_t *known = ai_known_any(r, r->op->in[1], &n), *shape = known ? with_hole(r, known, n) : NULL;
-    if (!shape) return ai_result(r, ai_reshape_by(r, start(x), ai_in(r, 1)));
+    if (!shape) return ai_result(r, ai_reshaped_by(r, start(x), ai_in(r, 1)));
     if (n > IR_MAX_RANK) return ai_fail(r, ERR_UNSUPPORTED, "a shape of %u dimensions", n);
     ir_type to = ir_scalar((ir_dtype)x->type.dtype);
     for (uint32_t i = 0; i < n; i++) to.dim[to.rank++] = shape[i] == -1 ? IR_DIM_UNKNOWN : shape[i];
-    return ai_result(r, ai_reshape(r, x, &to));
+    return ai_result(r, ai_reshaped(r, x, &to));
 }
 
 /* Axes as flags over rank dimensions. */
@@ -94,7 +94,7 @@ bool ai_op_expand_dims(ai_read *r, ir_opcode code) {
     ir_type to = ir_scalar((ir_dtype)x->type.dtype);
     for (int d = 0, from = 0; d < x->type.rank + (int)n; d++)
         to.dim[to.rank++] = added[d] ? 1 : x->type.dim[from++];
-    return ai_result(r, ai_reshape(r, x, &to));
+    return ai_result(r, ai_reshaped(r, x, &to));
 }
 
 bool ai_op_shrink_dims(ai_read *r, ir_opcode code) {
@@ -107,7 +107,7 @@ bool ai_op_shrink_dims(ai_read *r, ir_opcode code) {
         if (gone[d] && x->type.dim[d] != 1) return ai_fail(r, ERR_FORMAT, "dimension %d is not of size 1", d);
         if (!gone[d]) to.dim[to.rank++] = x->type.dim[d];
     }
-    if (unknown_sizes(&to) <= 1) return ai_result(r, ai_reshape(r, x, &to));
+    if (unknown_sizes(&to) <= 1) return ai_result(r, ai_reshaped(r, x, &to));
     return ai_result(r, b_op(&r->b, code, NULL, A_x, x, A_axes, ai_list(r, 1), A_NONE));
 }
 
@@ -341,7 +341,7 @@ bool ai_op_slice_update(ai_read *r, ir_opcode code) {
 static ir_value *without_last(ai_read *r, ir_value *v) {
     ir_type to = v->type;
     to.rank--;
-    if (unknown_sizes(&to) <= 1) return ai_reshape(r, v, &to);
+    if (unknown_sizes(&to) <= 1) return ai_reshaped(r, v, &to);
     return b_op(&r->b, OP_squeeze, NULL, A_x, v, A_axes, B_INTS(&r->b, -1), A_NONE);
 }
 
@@ -376,7 +376,7 @@ static ir_value *repeated(ai_read *r, ir_value *x, int axis, int64_t times) {
     ir_value *wide = b_op(b, OP_expand_dims, NULL, A_x, x, A_axes, B_INTS(b, axis + 1), A_NONE);
     ir_value *all =
         b_op(b, OP_tile, NULL, A_x, wide, A_reps, ai_list_of(r, reps, (uint32_t)rank + 1), A_NONE);
-    return ai_reshape_by(r, all, ai_list_of(r, dim, (uint32_t)rank));
+    return ai_reshaped_by(r, all, ai_list_of(r, dim, (uint32_t)rank));
 }
 
 bool ai_op_gather_along_axis(ai_read *r, ir_opcode code) {
@@ -398,7 +398,7 @@ bool ai_op_gather_along_axis(ai_read *r, ir_opcode code) {
                         : 0;
     if (times) return ai_result(r, times == 1 ? x : repeated(r, x, (int)a, times));
     ir_type flat = ir_tensor(DT_INT32, 1, &s->type.dim[a]);
-    return ai_result(r, b_op(&r->b, OP_gather, NULL, A_x, x, A_indices, ai_reshape(r, s, &flat), A_axis,
+    return ai_result(r, b_op(&r->b, OP_gather, NULL, A_x, x, A_indices, ai_reshaped(r, s, &flat), A_axis,
                              b_i32(&r->b, (int32_t)a), A_NONE));
 }
 

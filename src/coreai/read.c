@@ -73,7 +73,7 @@ static ir_value *known_value(ai_read *r, const ai_value *v, const ai_lowered *l)
         ai_fail(r, ERR_FORMAT, "an operand of %u elements, declared as %" PRId64, l->n_known, n);
         return flat;
     }
-    return ai_reshape_by(r, flat, ai_list_of(r, t.dim, (uint32_t)t.rank));
+    return ai_reshaped_by(r, flat, ai_list_of(r, t.dim, (uint32_t)t.rank));
 }
 
 static ir_value *constant_value(ai_read *r, const ai_lowered *l) {

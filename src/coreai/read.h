@@ -68,8 +68,8 @@ bool ai_result(ai_read *r, ir_value *v);
 bool ai_expect(ai_read *r, uint32_t n_in, uint32_t n_out);
 
 /* v in another shape; a reshape of a reshape is one. */
-ir_value *ai_reshape(ai_read *r, ir_value *v, const ir_type *to);
-ir_value *ai_reshape_by(ai_read *r, ir_value *v, ir_value *shape);
+ir_value *ai_reshaped(ai_read *r, ir_value *v, const ir_type *to);
+ir_value *ai_reshaped_by(ai_read *r, ir_value *v, ir_value *shape);
 /* A constant, or a weight that a constant expression makes. */
 bool ai_is_weight(const ir_value *v);
 
