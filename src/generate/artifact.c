@@ -124,7 +124,6 @@ static bool from_bundle(names *l, artifact_paths *p, arena *a, const json *j, er
         return err_set(e, ERR_UNSUPPORTED, "%s: metadata_version %.40s; 0.2 is known", p->metadata, version);
     if (strcmp(kind, "llm"))
         return err_set(e, ERR_UNSUPPORTED, "%s: a bundle of kind %.40s, expected llm", p->metadata, kind);
-    p->bundle = true;
     const json *assets = json_get_kind(j, "assets", JSON_OBJECT);
     return add_package(l, p, a, path_member(p, a, assets, "main", false, e), e);
 }
@@ -274,6 +273,7 @@ bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *
                     ? ", but a checkpoint: millet convert makes a package of it"
                     : "");
     }
+    p->asset = p->n_package == 1 && beside(a, p->package[0], "main.mlirb", NULL);
     if (!tokenizer_dir) {
         p->tokenizer = beside(a, p->dir, "Tokenizer", "tokenizer.json");
         if (!p->tokenizer) p->tokenizer = beside(a, p->dir, "tokenizer", "tokenizer.json");

@@ -16,7 +16,7 @@ typedef struct {
     const char *metadata;  /* metadata.json, or the manifest that named the package; NULL: none */
     const char *table;     /* as metadata.json names it; NULL: it doesn't */
     const char *tokenizer; /* the directory given, or Tokenizer (tokenizer) beside the packages; NULL: none */
-    bool bundle;           /* of Core AI */
+    bool asset;            /* the only package is a Core AI asset */
     bool member;           /* the path is one package of a set, by its name or by metadata.json */
 } artifact_paths;
 

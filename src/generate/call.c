@@ -131,7 +131,9 @@ static void store(void *to, ir_dtype type, size_t at, float v) {
 
 static void fill_ints(const caller *c, const call *k, const contract_feature *b, const ir_type *type,
                       int32_t *to) {
-    for (size_t t = 0; t < size_of(type, b->t); t++) switch (b->is) {
+    for (size_t j = 0; b->is == MEANS_SEEN && j < size_of(type, b->k); j++)
+        to[j * stride_of(type, b->k)] = (int32_t)j;
+    for (size_t t = 0; b->is != MEANS_SEEN && t < size_of(type, b->t); t++) switch (b->is) {
         case MEANS_TOKENS: to[t] = token(c, k, t); break;
         case MEANS_VALID: to[t] = (int32_t)k->n; break;
         default: to[t] = (int32_t)(k->position + (int64_t)t); break;

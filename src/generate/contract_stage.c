@@ -22,7 +22,7 @@ void contract_lack(contract_look *l, const char *fmt, ...) {
 /* The element types of a meaning, the usual one first. */
 static void types_of(meaning is, bool input, ir_dtype t[2]) {
     bool ints = is == MEANS_TOKENS || is == MEANS_POSITION || is == MEANS_POSITIONS || is == MEANS_VALID ||
-                is == MEANS_TOP_IDS || is == MEANS_BEST_ID;
+                is == MEANS_SEEN || is == MEANS_TOP_IDS || is == MEANS_BEST_ID;
     t[0] = ints ? DT_INT32 : input ? DT_FP16 : DT_FP32;
     t[1] = ints ? DT_INT32 : input ? DT_FP32 : DT_FP16;
 }

@@ -159,8 +159,9 @@ static bool has(const describe_feature *f, char letter) {
 /* The letters without which a meaning makes no sense. */
 static bool check_shape(const reader *r, const char *at, const describe_feature *f) {
     static const char *const need[MEANS_COUNT] = {
-        [MEANS_TOKENS] = "T",      [MEANS_HIDDEN] = "h", [MEANS_POSITIONS] = "T",  [MEANS_CAUSAL_MASK] = "K",
-        [MEANS_UPDATE_MASK] = "K", [MEANS_LOGITS] = "V", [MEANS_TOP_VALUES] = "V", [MEANS_TOP_IDS] = "V"};
+        [MEANS_TOKENS] = "T",      [MEANS_HIDDEN] = "h",      [MEANS_POSITIONS] = "T",
+        [MEANS_CAUSAL_MASK] = "K", [MEANS_UPDATE_MASK] = "K", [MEANS_SEEN] = "K",
+        [MEANS_LOGITS] = "V",      [MEANS_TOP_VALUES] = "V",  [MEANS_TOP_IDS] = "V"};
     if (need[f->is] && !has(f, need[f->is][0]))
         return wrong(r, below(r, at, "shape"),
                      arena_printf(r->a, "a size %s for %s", need[f->is], meanings[f->is].word));

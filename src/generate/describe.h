@@ -15,6 +15,7 @@ struct json; /* base/json.h */
     X(MEANS_HIDDEN, "hidden", 1, 1)           /* what goes from package to package, or table rows */         \
     X(MEANS_POSITION, "position", 1, 0)       /* of the first token */                                       \
     X(MEANS_POSITIONS, "positions", 1, 0)     /* of each token */                                            \
+    X(MEANS_SEEN, "seen_positions", 1, 0)     /* of every token so far, the call's included: 0, 1, 2 ... */  \
     X(MEANS_VALID, "valid_length", 1, 0)      /* tokens that are no padding */                               \
     X(MEANS_CAUSAL_MASK, "causal_mask", 1, 0) /* 0 where a token sees a position */                          \
     X(MEANS_UPDATE_MASK, "update_mask", 1, 0) /* 1 where a token's key and value are written */              \

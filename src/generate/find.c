@@ -4,6 +4,8 @@
 #include "generate/sets.h"
 #include <string.h>
 
+#define ASSET "coreai.json"
+
 /* The search; packages are opened once, whoever asks for them. */
 typedef struct {
     lm *m;
@@ -62,6 +64,17 @@ static bool open_own(search *s, const artifact_paths *p, err *e) {
         str_free(&lacks[i]);
     }
     return ok || err_where(e, "%s", p->n_package > 1 ? p->dir : p->package[0]);
+}
+
+/* A Core AI asset, alone or of a bundle: there is one convention. */
+static bool open_asset(search *s, const artifact_paths *p, err *e) {
+    const describe_builtin *b = describe_builtins;
+    while (strcmp(b->name, ASSET) && b + 1 < describe_builtins + describe_n_builtin) b++;
+    const description *d = describe_parse(s->m->a, b->name, (const char *)b->text, b->n, e);
+    const contract_package *all = d ? open_all(s, p->package, p->n_package, e) : NULL;
+    s->m->dir = p->dir;
+    return all && (contract_match(&s->m->form, s->m->a, d, p->dir, all, NULL, p->n_package, NULL, e) ||
+                   err_where(e, "%s: contract %s", p->package[0], d->name));
 }
 
 static bool try_description(search *s, const description *d, err *e) {
@@ -131,6 +144,7 @@ static void nothing_fits(search *s, const char *path, const err *own, err *e) {
 static bool try_known(search *s, err *e) {
     for (size_t i = CONTRACT_OWN; i < describe_n_builtin && !s->final; i++) {
         const describe_builtin *b = &describe_builtins[i];
+        if (!strcmp(b->name, ASSET)) continue;
         const description *d = describe_parse(s->m->a, b->name, (const char *)b->text, b->n, e);
         if (!d) s->final = true; /* one that is shipped: a test would have told */
         if (d && try_description(s, d, e)) return true;
@@ -159,6 +173,7 @@ static bool find(search *s, artifact_paths *p, const char *path, const char *con
         return err_set(e, ERR_IO, "%s: no such package or directory", path);
     if (!contract_file) {
         bool located = artifact_locate(p, s->m->a, path, NULL, &why);
+        if (located && p->asset) return open_asset(s, p, e);
         if (located && open_own(s, p, &why)) return true;
         if (is_own(p, path, located, &why)) {
             *e = why;

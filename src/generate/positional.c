@@ -86,7 +86,7 @@ static bool is_position(const look *l, const ir_value *v) {
     if ((b = feature_of(l, v))) return b->is == MEANS_POSITION || (b->is == MEANS_POSITIONS && is_one(v));
     if (!v->def || v->def->code != OP_sub) return false;
     return is_extent(l, ir_in(v->def, A_x), &b, &k) && is_extent(l, ir_in(v->def, A_y), &t, &n) &&
-           b->is == MEANS_CAUSAL_MASK && b->k == k && t->t == n;
+           (b->is == MEANS_CAUSAL_MASK || b->is == MEANS_SEEN) && b->k == k && t->t == n;
 }
 
 /* A slice that begins at the position on one axis. */
