@@ -2,6 +2,7 @@
  * int4), and Apple's own runtime for single ops. */
 #define _GNU_SOURCE
 #include "coreai/package.h"
+#include "generate/decoder.h"
 #include "npz.h"
 #include "runtime/session.h"
 #include <math.h>
@@ -161,6 +162,54 @@ static void test_models(void **state) {
     }
 }
 
+/* ---- bundles: the tokens of a text, however they become calls ---- */
+
+typedef struct {
+    const model_case *k;
+    const float *want;
+    int64_t vocab;
+} rows;
+
+static bool see_row(void *ctx, size_t i, const decoder_row *r, err *e) {
+    rows *x = ctx;
+    (void)e;
+    assert_int_equal(r->n, x->vocab);
+    const rt_tensor t = {"logits", IR_TYPE(DT_FP32, x->vocab), r->score};
+    check_row(x->k, (int64_t)i, x->want + (int64_t)i * x->vocab, &t, 0, x->vocab);
+    return true;
+}
+
+static void test_bundles(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[300];
+        err e = {0};
+        snprintf(path, sizeof path, "coreai/%s/oracle.npz", models[i].name);
+        npz *z = npz_open(test_case_path(path));
+        snprintf(path, sizeof path, "coreai/%s/metadata.json", models[i].name);
+        char *dir = strdup(test_case_path(path));
+        *strrchr(dir, '/') = 0;
+        lm *m = lm_open(dir, NULL, &e);
+        if (!m || !rt_model_linear(m->model[0], "int16", &e)) fail_msg("%s", e.msg);
+        assert_int_equal(m->form.context, 128);
+        assert_int_equal(m->form.vocab, 256);
+        assert_non_null(m->text);
+        const npz_array *ids = npz_get(z, "input_ids"), *want = npz_find(z, "logits_torch_dequant_fp32");
+        if (!want) want = npz_get(z, "logits_hf_fp32");
+        rows x = {&models[i], want->data, 256};
+        decoder *d = decoder_new(m, RT_FAST, &e);
+        decoder_hooks h = {.row = see_row, .ctx = &x};
+        for (int again = 0; again < 2; again++) {
+            if (!decoder_feed(d, ids->data, 24, &h, NULL, &e)) fail_msg("%s", e.msg);
+            decoder_restart(d);
+        }
+        decoder_free(d);
+        lm_close(m);
+        free(dir);
+        npz_close(z);
+    }
+}
+
 /* ---- what can't be run ---- */
 
 static void test_refused(void **state) {
@@ -175,6 +224,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_models),
+        cmocka_unit_test(test_bundles),
         cmocka_unit_test(test_refused),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
