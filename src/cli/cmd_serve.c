@@ -43,6 +43,7 @@ static void read_options(setup *s, const cli_args *a) {
     o->queue = (queue_options){.mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT,
                                .sessions = (size_t)cli_int(a, "sessions"),
                                .waiting = (size_t)cli_int(a, "queue"),
+                               .kept = (size_t)cli_int(a, "prefix-cache") << 20,
                                .time_limit = cli_real(a, "time-limit"),
                                .stall_limit = o->idle_limit};
     o->access = (access_rules){.host = s->host, .origin = s->origin};
@@ -62,6 +63,17 @@ static int check_usage(const cli_args *a, const setup *s) {
     return CLI_OK;
 }
 
+/* The template of its chats; none that is known is no reason not to serve completions. */
+static bool open_chat(setup *s, const cli_args *a, chat_template **chat, err *e) {
+    err none = {0};
+    const char *name = cli_text(a, "template");
+    *chat = chat_open(s->m.m->text_path, name, name ? e : &none);
+    if (!*chat && !name) cli_error("%s; /v1/chat/completions is refused", none.msg);
+    if (*chat && chat_note(*chat)) cli_error("%s", chat_note(*chat));
+    s->m.chat = *chat;
+    return *chat || !name;
+}
+
 static bool serve(setup *s, const cli_args *a, const lm *m, err *e) {
     if (!m->text)
         return err_set(e, ERR_USAGE, "%s: a server needs a tokenizer: name its directory by --tokenizer",
@@ -70,10 +82,15 @@ static bool serve(setup *s, const cli_args *a, const lm *m, err *e) {
     int64_t most = cli_given(a, "max-prompt") ? cli_int(a, "max-prompt") : m->form.context;
     s->m.m = m;
     s->m.max_prompt = most < m->form.context ? most : m->form.context;
-    bool ok = served_defaults(m, &s->m.defaults, e);
+    chat_template *chat = NULL;
+    grammars *made = grammars_new();
+    s->m.grammars = made;
+    bool ok = served_defaults(m, &s->m.defaults, e) && open_chat(s, a, &chat, e);
     if (ok && cli_given(a, "api-key-file"))
         ok = access_read_keys(&s->o.access, keys, cli_text(a, "api-key-file"), e);
     ok = ok && server_run(&s->m, &s->o, e);
+    grammars_free(made);
+    chat_close(chat);
     arena_free(keys);
     return ok;
 }

@@ -160,6 +160,10 @@ void prefix_keep(prefix_cache *c, decoder *d) {
 
 /* ---- seeking ---- */
 
+void prefix_points_only(prefix_cache *c) {
+    c->points_only = true;
+}
+
 /* Where a decoder may be put. */
 typedef struct {
     size_t n;
@@ -175,8 +179,8 @@ static bool begins_with(const int32_t *ids, size_t n, const prefix_point *p) {
 static target choose(const prefix_cache *c, const decoder *d, const int32_t *ids, size_t most, size_t same) {
     size_t at = (size_t)decoder_position(d);
     target t = {0, PREFIX_NEW, NULL};
-    if (at && at == same && at <= most) return (target){at, PREFIX_CONTINUED, NULL};
-    if (prefix_rewinds(c))
+    if (!c->points_only && at && at == same && at <= most) return (target){at, PREFIX_CONTINUED, NULL};
+    if (!c->points_only && prefix_rewinds(c))
         for (size_t p = same < most ? same : most; p > t.n; p--)
             if (decoder_cuts(d)[p - 1]) t = (target){p, PREFIX_REWOUND, NULL};
     for (size_t i = 0; i < c->n_point; i++) {

@@ -48,6 +48,10 @@ void prefix_leave(prefix_cache *c, decoder *d);
 /* Whether all states are caches by position, so that a decoder can go back to the end of any call. */
 bool prefix_rewinds(const prefix_cache *c);
 
+/* From here on decoders are put to points that were kept, never where a generation just happens to stand or
+ * has been: then what a prompt's states are depends on where it is cut alone. */
+void prefix_points_only(prefix_cache *c);
+
 typedef enum { PREFIX_NEW, PREFIX_CONTINUED, PREFIX_REWOUND, PREFIX_RESTORED } prefix_how;
 typedef struct {
     size_t

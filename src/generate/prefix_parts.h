@@ -32,6 +32,7 @@ typedef struct {
 struct prefix_cache {
     const lm *m;
     size_t budget;
+    bool points_only;
     prefix_state *state; /* caches first */
     size_t n_state, n_cache;
     prefix_point **point;

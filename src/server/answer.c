@@ -91,8 +91,12 @@ void answer_usage(str *b, const job *j) {
     const stream_counts *c = &j->counts;
     str_printf(b,
                "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%zu}}",
+               "\"prompt_tokens_details\":{\"cached_tokens\":%zu}",
                c->prompt_tokens, c->new_tokens, c->prompt_tokens + c->new_tokens, c->cached_tokens);
+    size_t reasoning = 0;
+    for (size_t i = 0; i < j->n_task; i++) reasoning += j->task[i].reasoning_tokens;
+    if (j->r.chat) str_printf(b, ",\"completion_tokens_details\":{\"reasoning_tokens\":%zu}", reasoning);
+    str_addc(b, '}');
 }
 
 void answer_event(job *j, const str *b) {
@@ -111,6 +115,10 @@ void answer_event(job *j, const str *b) {
 void answer_progress(task *t) {
     job *j = t->job;
     if (!j->r.stream || j->over) return;
+    if (j->r.chat) {
+        answer_chat_progress(t);
+        return;
+    }
     bool finished = t->finish != TASK_GOES_ON;
     size_t ready = j->r.logprobs ? task_scores_ready(t) : 0;
     if (t->sent == t->text.len && ready == t->scores_sent && !finished) return;
@@ -127,7 +135,7 @@ void answer_progress(task *t) {
 static void end_events(job *j) {
     str b = {0};
     if (j->r.include_usage) {
-        answer_open(&b, j, "text_completion");
+        answer_open(&b, j, j->r.chat ? "chat.completion.chunk" : "text_completion");
         str_adds(&b, "],\"usage\":");
         answer_usage(&b, j);
         str_addc(&b, '}');
@@ -141,10 +149,13 @@ static void end_events(job *j) {
 
 static void end_whole(job *j) {
     str b = {0};
-    answer_open(&b, j, "text_completion");
+    answer_open(&b, j, j->r.chat ? "chat.completion" : "text_completion");
     for (size_t i = 0; i < j->n_task; i++) {
         if (i) str_addc(&b, ',');
-        add_completion_choice(&b, &j->task[i], 0, 0, task_scores_ready(&j->task[i]), true);
+        if (j->r.chat)
+            answer_chat_choice(&b, &j->task[i]);
+        else
+            add_completion_choice(&b, &j->task[i], 0, 0, task_scores_ready(&j->task[i]), true);
     }
     str_adds(&b, "],\"usage\":");
     answer_usage(&b, j);

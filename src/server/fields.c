@@ -90,7 +90,7 @@ static bool take_stream_options(fields *f, const json *v, api_error *e) {
 static bool take_n(fields *f, const json *v, api_error *e) {
     return fields_int(f->name, v, 1, REQUEST_MAX_CHOICES, &f->r->n, e);
 }
-static bool take_max_new(fields *f, const json *v, api_error *e) {
+bool fields_max_new(fields *f, const json *v, api_error *e) {
     return fields_int(f->name, v, f->r->chat ? 1 : 0, INT32_MAX, &f->r->max_new, e);
 }
 static bool take_temperature(fields *f, const json *v, api_error *e) {
@@ -175,7 +175,7 @@ static const field common[] = {
     {"stream", IS_BOOL, take_stream, NULL},
     {"stream_options", IS_OBJECT, take_stream_options, NULL},
     {"n", IS_INT, take_n, NULL},
-    {"max_tokens", IS_INT, take_max_new, NULL},
+    {"max_tokens", IS_INT, fields_max_new, NULL},
     {"temperature", IS_NUMBER, take_temperature, NULL},
     {"top_p", IS_NUMBER, take_top_p, NULL},
     {"min_p", IS_NUMBER, take_min_p, NULL},

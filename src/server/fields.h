@@ -28,6 +28,7 @@ struct fields {
     const char *name; /* of the field at hand */
     const json *root;
     int64_t top; /* top_logprobs, -1: not given */
+    chat_thinking thinking;
     const json *prompt, *messages, *tools, *tool_choice, *format, *template_options, *parallel,
         *stream_options;
 };
@@ -39,4 +40,5 @@ bool fields_wrong_kind(const char *name, unsigned kinds, const json *v, api_erro
 /* A whole number within [low, high]; a number within. */
 bool fields_int(const char *name, const json *v, int64_t low, int64_t high, int64_t *out, api_error *e);
 bool fields_number(const char *name, const json *v, double low, double high, float *out, api_error *e);
+bool fields_max_new(fields *f, const json *v, api_error *e); /* max_tokens by any name */
 #endif

@@ -28,5 +28,6 @@ job *job_new(const request *r, const served_model *m, stream *out) {
 void job_free(job *j) {
     for (size_t i = 0; i < j->n_task; i++) task_free(&j->task[i]);
     stream_release(j->out);
+    request_free(&j->r);
     arena_free(j->r.a); /* j too */
 }

@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
 #include "server/queue.h"
 #include "base/clock.h"
-#include "server/advance.h"
+#include "generate/batch.h"
 #include "server/answer.h"
+#include "server/cuts.h"
 #include "server/fatal.h"
 #include <errno.h>
 #include <math.h>
@@ -14,10 +15,12 @@
 #define NAP 0.05 /* seconds, where all that run wait for their clients */
 
 typedef struct {
-    decoder *d;   /* NULL: not made yet */
-    task *t;      /* NULL: free */
-    bool reading; /* the prompt */
-    int32_t next; /* else: to be fed */
+    decoder *d;       /* NULL: not made yet */
+    task *t;          /* NULL: free */
+    bool reading;     /* the prompt */
+    size_t cut, base; /* the one that is read up to, of the prompt's; tokens before it */
+    bool kept;        /* some of it was */
+    int32_t next;     /* else: to be fed */
 } session;
 
 struct queue {
@@ -26,10 +29,13 @@ struct queue {
     pthread_t thread;
     session *session;
     size_t turn; /* whose prompt is next */
-    advance_step *step;
+    batch *b;
+    prefix_cache *prefix; /* NULL: nothing is kept */
+    batch_step_one *step;
     session **stepping;
     job **running;
-    double deadline; /* cut, as the model's thread has seen it */
+    decoder_hooks *rows; /* by step */
+    double deadline;     /* cut, as the model's thread has seen it */
     /* shared with those who submit */
     pthread_mutex_t lock;
     pthread_cond_t news;
@@ -254,12 +260,39 @@ static void finish(queue *q, session *s) {
     release(q, s);
 }
 
+static bool make_decoder(queue *q, session *s, err *e) {
+    s->d = decoder_new(q->m->m, q->o.mode, e);
+    if (s->d) batch_adopt(q->b, s->d);
+    return s->d;
+}
+
+/* The prompt up to its next cut. */
+static bool begin_part(session *s, err *e) {
+    task *t = s->t;
+    const request_prompt *p = &t->prompt;
+    while (p->cut[s->cut] <= s->base) s->cut++;
+    return decoder_begin(s->d, p->ids + s->base, p->cut[s->cut] - s->base, task_wants_prompt_rows(&t->job->r),
+                         e);
+}
+
 static bool begin_prompt(queue *q, session *s, err *e) {
     task *t = s->t;
-    if (!s->d && !(s->d = decoder_new(q->m->m, q->o.mode, e))) return false;
-    decoder_restart(s->d);
+    prefix_place at = {0};
+    bool reuse = q->prefix && t->job->r.reuse && !task_wants_prompt_rows(&t->job->r);
+    if (!s->d && !make_decoder(q, s, e)) return false;
+    if (!reuse) {
+        prefix_leave(q->prefix, s->d);
+        decoder_restart(s->d);
+    } else if (!prefix_seek(q->prefix, s->d, t->prompt.ids, t->prompt.n, &at, e)) {
+        return false;
+    }
+    t->cached = at.reused;
+    t->job->counts.cached_tokens += at.reused;
+    s->base = at.reused;
+    s->cut = 0;
+    s->kept = false;
     s->reading = true;
-    return decoder_begin(s->d, t->prompt.ids, t->prompt.n, task_wants_prompt_rows(&t->job->r), e);
+    return begin_part(s, e);
 }
 
 static void begin(queue *q, session *s, task *t) {
@@ -310,52 +343,82 @@ static void take(queue *q, session *s, const decoder_row *row) {
         answer_progress(t);
 }
 
+static bool prompt_row(void *ctx, size_t index, const decoder_row *row, err *e) {
+    session *s = ctx;
+    return task_prompt_row(s->t, &s->t->job->r, s->base + index, row, e);
+}
+
+/* A call of its prompt went well: keeps what is worth it, goes on behind a cut, or generates. */
+static void read_on(queue *q, session *s, const decoder_row *row) {
+    const request_prompt *p = &s->t->prompt;
+    err e = {0};
+    if (decoder_left(s->d)) return;
+    s->base = p->cut[s->cut];
+    if (s->base < p->n) {
+        bool keep = q->prefix && s->t->job->r.reuse && cuts_keep(p, s->cut);
+        if (keep) prefix_keep(q->prefix, s->d);
+        s->kept |= keep;
+        if (!begin_part(s, &e)) fail_from(q, s->t->job, &e);
+        return;
+    }
+    if (s->kept) prefix_leave(q->prefix, s->d); /* to where other sessions can have it */
+    s->reading = false;
+    take(q, s, row);
+}
+
+static void step(queue *q, size_t n) {
+    batch_step(q->b, q->step, n);
+    for (size_t i = 0; i < n; i++) {
+        session *s = q->stepping[i];
+        batch_step_one *k = &q->step[i];
+        if (!s->t) continue; /* another choice of its request has failed */
+        if (!k->ok)
+            fail_from(q, s->t->job, &k->e);
+        else if (s->reading)
+            read_on(q, s, &k->row);
+        else
+            take(q, s, &k->row);
+    }
+}
+
+static void add(queue *q, session *s, decoder_hooks *rows, size_t *n) {
+    *rows = (decoder_hooks){.row = prompt_row, .ctx = s};
+    q->stepping[*n] = s;
+    q->step[*n] = (batch_step_one){.d = s->d, .id = s->reading ? -1 : s->next};
+    if (s->reading && task_wants_prompt_rows(&s->t->job->r)) q->step[*n].hooks = rows;
+    (*n)++;
+}
+
+/* All that generate, together; also prompts, where these go token by token anyway. */
 static bool decode_round(queue *q) {
-    size_t n = 0;
+    const contract *f = &q->m->m->form;
+    bool prompts_too = f->n_func == 1 && !f->func->flexible && f->func->tokens == 1;
+    size_t n = 0, generating = 0;
     for (size_t i = 0; i < q->o.sessions; i++) {
         session *s = &q->session[i];
-        if (!s->t || s->reading || s->t->job->stalled) continue;
-        q->stepping[n] = s;
-        q->step[n++] = (advance_step){.d = s->d, .id = s->next};
+        if (!s->t || (s->reading && !prompts_too) || s->t->job->stalled) continue;
+        generating += !s->reading;
+        add(q, s, &q->rows[n], &n);
     }
     if (!n) return false;
     double start = clock_seconds();
-    advance(q->step, n);
+    step(q, n);
     double seconds = clock_seconds() - start;
-    METRICS_DO(q->o.metrics, q->o.metrics->rounds++; q->o.metrics->batched += n;
-               q->o.metrics->decode_seconds += seconds);
-    for (size_t i = 0; i < n; i++) {
-        session *s = q->stepping[i];
-        if (!s->t) continue; /* another choice of its request has failed */
-        if (q->step[i].e.code)
-            fail_from(q, s->t->job, &q->step[i].e);
-        else
-            take(q, s, &q->step[i].row);
-    }
+    metrics *m = q->o.metrics;
+    METRICS_DO(m, m->rounds += generating > 0; m->batched += generating;
+               *(generating ? &m->decode_seconds : &m->prompt_seconds) += seconds);
     return true;
-}
-
-static bool prompt_row(void *ctx, size_t index, const decoder_row *row, err *e) {
-    task *t = ctx;
-    return task_prompt_row(t, &t->job->r, index, row, e);
 }
 
 /* One call of the prompt whose turn it is. False: there is none. */
 static bool read_prompt(queue *q) {
-    size_t n = q->o.sessions, i = 0;
+    size_t n = q->o.sessions, i = 0, one = 0;
     while (i < n && !(q->session[(q->turn + i) % n].t && q->session[(q->turn + i) % n].reading)) i++;
     if (i == n) return false;
     session *s = &q->session[(q->turn + i) % n];
     q->turn = (q->turn + i + 1) % n;
-    err e = {0};
-    decoder_row row;
-    decoder_hooks rows = {.row = prompt_row, .ctx = s->t};
-    if (!decoder_call(s->d, task_wants_prompt_rows(&s->t->job->r) ? &rows : NULL, &row, &e)) {
-        fail_from(q, s->t->job, &e);
-    } else if (!decoder_left(s->d)) {
-        s->reading = false;
-        take(q, s, &row);
-    }
+    add(q, s, q->rows, &one);
+    step(q, one);
     return true;
 }
 
@@ -421,8 +484,11 @@ queue *queue_new(const served_model *m, const queue_options *o, err *e) {
     for (size_t i = 0; i < o->sessions; i++) q->session[i] = (session){0};
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->news, NULL);
-    q->session[0].d = decoder_new(m->m, o->mode, e);
-    if (q->session[0].d && !pthread_create(&q->thread, NULL, thread, q)) {
+    q->rows = mem_alloc(o->sessions * sizeof *q->rows);
+    q->b = batch_new(m->m, o->mode, 0, e);
+    if (q->b && o->kept && (q->prefix = prefix_new(m->m, o->kept, e))) prefix_points_only(q->prefix);
+    bool ready = q->b && (!o->kept || q->prefix) && make_decoder(q, &q->session[0], e);
+    if (ready && !pthread_create(&q->thread, NULL, thread, q)) {
         q->started = true;
         return q;
     }
@@ -443,7 +509,10 @@ void queue_stop(queue *q, double grace) {
 
 void queue_free(queue *q) {
     if (!q) return;
+    prefix_free(q->prefix);
     for (size_t i = 0; i < q->o.sessions; i++) decoder_free(q->session[i].d);
+    batch_free(q->b);
+    mem_free(q->rows);
     mem_free(q->session);
     mem_free(q->step);
     mem_free(q->stepping);

@@ -9,12 +9,14 @@
  * gets is what it would get alone. */
 #ifndef SERVER_QUEUE_H
 #define SERVER_QUEUE_H
+#include "generate/prefix.h"
 #include "server/job.h"
 #include "server/metrics.h"
 
 typedef struct {
     rt_mode mode;
     size_t sessions, waiting; /* at most */
+    size_t kept;              /* bytes of prefixes that are kept; 0: none are */
     double time_limit;        /* of a request, seconds from its arrival; 0: none */
     double stall_limit;       /* for a client that doesn't read */
     metrics *metrics;

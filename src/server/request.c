@@ -1,5 +1,6 @@
 #include "server/request.h"
-#include "server/fields.h"
+#include "server/cuts.h"
+#include "server/request_parts.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,30 +44,28 @@ static const field completion_fields[] = {
     {"suffix", 0, NULL, "models of this server continue a text, they don't fill gaps"},
 };
 
-static bool too_long(const served_model *m, size_t tokens, api_error *e) {
-    return api_fail(e, 400, "context_length_exceeded", "prompt",
+bool request_too_long(const served_model *m, size_t tokens, const char *param, api_error *e) {
+    return api_fail(e, 400, "context_length_exceeded", param,
                     "This model takes prompts of at most %" PRId64 " tokens, but yours has %s%zu.",
                     m->max_prompt, tokens > (size_t)m->max_prompt ? "" : "more than ", tokens);
 }
-
-/* Text that can't fit isn't worth reading: no token is longer than LONGEST. */
-#define LONGEST 256
 
 static bool text_prompt(fields *f, const json *v, request_prompt *p, api_error *e) {
     const lm *m = f->m->m;
     err x = {0};
     int32_t *ids = NULL;
-    if (v->len / LONGEST > (uint64_t)f->m->max_prompt) return too_long(f->m, (size_t)f->m->max_prompt, e);
+    if (v->len / REQUEST_LONGEST_TOKEN > (uint64_t)f->m->max_prompt)
+        return request_too_long(f->m, (size_t)f->m->max_prompt, "prompt", e);
     if (!lm_encode(m, v->s, v->len, &ids, &p->n, &x))
         return api_fail(e, 400, "invalid_prompt", "prompt", "Invalid 'prompt': %s", x.msg);
     p->ids = arena_copy(f->r->a, ids, p->n * sizeof *ids);
     mem_free(ids);
-    return p->n <= (uint64_t)f->m->max_prompt || too_long(f->m, p->n, e);
+    return p->n <= (uint64_t)f->m->max_prompt || request_too_long(f->m, p->n, "prompt", e);
 }
 
 static bool id_prompt(fields *f, const json *v, request_prompt *p, api_error *e) {
     int64_t vocab = f->m->m->vocab ? f->m->m->vocab : INT32_MAX;
-    if (v->len > (uint64_t)f->m->max_prompt) return too_long(f->m, v->len, e);
+    if (v->len > (uint64_t)f->m->max_prompt) return request_too_long(f->m, v->len, "prompt", e);
     int32_t *ids = ARENA_ARRAY(f->r->a, int32_t, v->len);
     JSON_EACH(c, v) {
         if (c->kind != JSON_INT) return fields_wrong_kind("prompt", IS_INT, c, e);
@@ -125,15 +124,25 @@ static bool can_sample(fields *f, api_error *e) {
     const sampler_options *s = &r->sampling;
     if (!f->m->m->form.best) return true;
     bool plain = s->temperature < 1e-5f && s->repetition_penalty == 1 && s->presence_penalty == 0 &&
-                 s->frequency_penalty == 0 && !r->n_bias && !r->logprobs;
+                 s->frequency_penalty == 0 && !r->n_bias && !r->logprobs && !r->constraint;
     return plain ||
            api_fail(
                e, 400, "unsupported_parameter", NULL,
                "This model returns its best token only, no scores: use temperature 0, without penalties, "
-               "logit_bias and logprobs.");
+               "logit_bias, logprobs and constraints.");
 }
 
-static const json *parse(arena *a, const void *body, size_t n, api_error *e) {
+bool request_complete(fields *f, api_error *e) {
+    for (size_t i = 0; i < f->r->n_prompt; i++) cuts_make(&f->r->prompt[i], f->r->a, f->m->m);
+    return can_sample(f, e) && fits(f, e);
+}
+
+void request_free(request *r) {
+    if (r->constraint) grammar_free(r->constraint);
+    r->constraint = NULL;
+}
+
+const json *request_parse(arena *a, const void *body, size_t n, api_error *e) {
     err x = {0};
     const json *root = json_parse(a, "body", body, n, &x);
     if (!root)
@@ -153,8 +162,8 @@ bool request_completion(request *r, arena *a, const served_model *m, const void 
                    .sampling = m->defaults,
                    .reuse = true,
                    .model = m->name[0]};
-    fields f = {.r = r, .m = m, .top = -1, .root = parse(a, body, n, e)};
+    fields f = {.r = r, .m = m, .top = -1, .root = request_parse(a, body, n, e)};
     return f.root &&
            fields_take(&f, completion_fields, sizeof completion_fields / sizeof *completion_fields, e) &&
-           can_sample(&f, e) && prompts(&f, e) && fits(&f, e);
+           prompts(&f, e) && request_complete(&f, e);
 }

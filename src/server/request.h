@@ -3,7 +3,9 @@
 #define SERVER_REQUEST_H
 #include "generate/lm.h"
 #include "server/error.h"
+#include "server/grammars.h"
 #include "server/stop.h"
+#include "text/chat.h"
 
 #define REQUEST_MAX_CHOICES 128 /* of one request: prompts times n */
 #define REQUEST_MAX_STOPS   16
@@ -16,8 +18,10 @@ typedef struct {
     const lm *m;
     const char *const *name; /* what the model is called; the first is told; "*" is any */
     size_t n_name;
-    sampler_options defaults; /* where a request doesn't say */
-    int64_t max_prompt;       /* tokens; at most the context */
+    sampler_options defaults;  /* where a request doesn't say */
+    int64_t max_prompt;        /* tokens; at most the context */
+    const chat_template *chat; /* NULL: there is none, so no chat either */
+    grammars *grammars;        /* those of earlier requests */
 } served_model;
 
 /* Sampling where a request doesn't say: the checkpoint's generation_config.json; temperature 1 where that
@@ -29,9 +33,12 @@ typedef struct {
     float value;
 } request_bias;
 
+/* Ids, and where they are cut in feeds: ascending, the last one is n. */
 typedef struct {
     const int32_t *ids;
     size_t n;
+    const size_t *cut;
+    size_t n_cut;
 } request_prompt;
 
 typedef struct {
@@ -49,12 +56,19 @@ typedef struct {
     size_t n_stop;
     const request_bias *bias;
     size_t n_bias;
-    const char *model; /* as answers call it */
+    const char *model;   /* as answers call it */
+    grammar *constraint; /* shared; NULL: none */
+    /* of a chat: how the reply is read */
+    const json *tools; /* NULL: there are none */
+    chat_calls calls;
+    bool thinking, may_think; /* it begins with reasoning; it may */
 } request;
 
 /* body: JSON, of n bytes. r is filled with what lives in a, which the caller frees, also after an error. */
 bool request_completion(request *r, arena *a, const served_model *m, const void *body, size_t n,
                         api_error *e);
+bool request_chat(request *r, arena *a, const served_model *m, const void *body, size_t n, api_error *e);
+void request_free(request *r); /* what it shares; its arena is the caller's */
 /* The model exists: 404 otherwise, as the API has it. name NULL: none was named, which is fine. */
 bool request_model(const served_model *m, const char *name, api_error *e);
 #endif

@@ -145,6 +145,10 @@ static enum MHD_Result completions(exchange *x) {
     return generate(x, request_completion);
 }
 
+static enum MHD_Result chat(exchange *x) {
+    return generate(x, request_chat);
+}
+
 /* ---- the table ---- */
 
 static const route routes[] = {
@@ -153,6 +157,7 @@ static const route routes[] = {
     {"GET", "/metrics", false, metrics_page},
     {"GET", "/v1/models", false, models},
     {"GET", "/v1/models/", false, one_model},
+    {"POST", "/v1/chat/completions", false, chat},
     {"POST", "/v1/completions", false, completions},
     {"POST", "/v1/embeddings", false, embeddings},
 };

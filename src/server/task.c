@@ -1,6 +1,9 @@
 #include "server/task.h"
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* ---- log-probabilities ---- */
 
@@ -77,12 +80,71 @@ static bool echo(task *t, const request *r, const served_model *m, err *e) {
     return true;
 }
 
+/* ---- replies of a chat ---- */
+
+static task_call *add_call(task *t) {
+    uint64_t bits[2] = {0, t->n_call};
+    if (t->n_call == t->cap_call) {
+        t->cap_call = t->cap_call ? 2 * t->cap_call : 4;
+        t->call = mem_realloc(t->call, t->cap_call * sizeof *t->call);
+    }
+    task_call *c = &t->call[t->n_call++];
+    *c = (task_call){0};
+    if (getrandom(bits, sizeof bits, 0) < 0) bits[0] = t->generated;
+    snprintf(c->id, sizeof c->id, "call_%016" PRIx64 "%08" PRIx32, bits[0], (uint32_t)bits[1]);
+    return c;
+}
+
+static void on_reply(void *ctx, const reply_event *v) {
+    task *t = ctx;
+    switch (v->kind) {
+    case REPLY_REASONING: str_add(&t->reasoning, v->s, v->n); break;
+    case REPLY_CONTENT:
+        if (!t->broken) str_add(&t->content, v->s, v->n);
+        break;
+    case REPLY_CALL: str_add(&add_call(t)->name, v->s, v->n); break;
+    case REPLY_ARGUMENTS: str_add(&t->call[v->call].arguments, v->s, v->n); break;
+    case REPLY_CALL_END: break;
+    case REPLY_CALL_BROKEN: t->broken = true; break;
+    }
+}
+
+/* Calls are told as they come where a grammar makes them, else once they are known to be well-formed. */
+static void begin_reply(task *t, const request *r) {
+    const reply_options o = {.thinking = r->thinking,
+                             .may_think = r->may_think,
+                             .calls = r->calls,
+                             .tools = r->tools,
+                             .whole_calls = !r->constraint};
+    t->reply = reply_new(&o, on_reply, t);
+}
+
+static void read_reply(task *t) {
+    if (!t->reply) return;
+    t->reasoning_tokens += reply_in_reasoning(t->reply);
+    reply_push(t->reply, str_get(&t->text) + t->read, t->text.len - t->read);
+    t->read = t->text.len;
+    if (t->finish == TASK_GOES_ON) return;
+    reply_end(t->reply);
+    if (t->finish == TASK_STOP && !t->stop.found && reply_calls(t->reply)) t->finish = TASK_CALLS;
+}
+
 /* ---- begin, end ---- */
 
 static size_t most_new(const task *t, const request *r, const served_model *m) {
     int64_t fits = m->m->form.context - (int64_t)t->prompt.n + 1; /* the last id is not fed */
     int64_t most = r->max_new >= 0 ? r->max_new : r->default_new;
     return (size_t)(most < fits ? most : fits);
+}
+
+static bool begin_constraint(task *t, const request *r, const served_model *m, err *e) {
+    if (!r->constraint) return true;
+    const vocabulary *v = lm_vocabulary(m->m, e);
+    t->constraint = v ? matcher_new(r->constraint, v, e) : NULL;
+    if (!t->constraint) return false;
+    t->allowed = mem_try(vocabulary_words(v), sizeof *t->allowed);
+    return t->allowed ||
+           err_set(e, ERR_MEMORY, "no memory for a mask of %d tokens", (int)vocabulary_limit(v));
 }
 
 bool task_begin(task *t, const request *r, const served_model *m, err *e) {
@@ -97,7 +159,8 @@ bool task_begin(task *t, const request *r, const served_model *m, err *e) {
     sampler_prompt(t->s, t->prompt.ids, t->prompt.n);
     stopper_begin(&t->stop, r->stop, r->n_stop);
     if (m->m->text) detokenizer_begin(&t->out, m->m->text, true);
-    return !r->echo || echo(t, r, m, e);
+    if (r->chat) begin_reply(t, r);
+    return begin_constraint(t, r, m, e) && (!r->echo || echo(t, r, m, e));
 }
 
 void task_free(task *t) {
@@ -107,9 +170,16 @@ void task_free(task *t) {
     str_free(&t->text);
     mem_free(t->scores);
     mem_free(t->biased);
-    t->s = NULL;
-    t->scores = NULL;
-    t->biased = NULL;
+    mem_free(t->allowed);
+    matcher_free(t->constraint);
+    if (t->reply) reply_free(t->reply);
+    str_free(&t->content);
+    str_free(&t->reasoning);
+    for (size_t i = 0; i < t->n_call; i++) {
+        str_free(&t->call[i].name);
+        str_free(&t->call[i].arguments);
+    }
+    mem_free(t->call);
 }
 
 bool task_wants_prompt_rows(const request *r) {
@@ -162,25 +232,37 @@ static void decode(task *t, int32_t id, bool last) {
         stopper_flush(&t->stop, &t->text);
 }
 
+/* The next id by the row, among those that the constraint allows. */
+static bool pick(task *t, const request *r, const decoder_row *row, int32_t *id, err *e) {
+    sampler_row in = {row->score, row->id, row->n, row->largest + 1};
+    if (t->constraint) {
+        if (!matcher_mask(t->constraint, t->allowed, e)) return false;
+        sampler_allow(t->s, t->allowed, matcher_limit(t->constraint));
+        in.known = 0;
+    }
+    if (!add_bias(t, r, &in, e) || (*id = sampler_pick(t->s, in, e)) < 0) return false;
+    sampler_accept(t->s, *id);
+    return !t->constraint || matcher_accept(t->constraint, *id) ||
+           err_set(e, ERR_MEMORY, "no memory to follow the constraint");
+}
+
 bool task_take(task *t, const request *r, const served_model *m, const decoder_row *row, int32_t *id,
                err *e) {
-    sampler_row in = {row->score, row->id, row->n, row->largest + 1};
-    if (!add_bias(t, r, &in, e)) return false;
-    *id = sampler_pick(t->s, in, e);
-    if (*id < 0) return false;
-    sampler_accept(t->s, *id);
+    if (!pick(t, r, row, id, e)) return false;
     t->generated++;
-    bool end = stop_set_has(&m->m->stop, *id) && !r->ignore_eos;
+    bool end =
+        t->constraint ? matcher_ended(t->constraint) : stop_set_has(&m->m->stop, *id) && !r->ignore_eos;
     if (r->logprobs && !end) {
         token_scores s;
         task_scores(&s, row, *id, (size_t)r->top_logprobs, lm_sample_limit(m->m));
         if (!add_scores(t, &s, e)) return false;
     }
-    if (end)
+    if (end || (t->constraint && matcher_must_end(t->constraint)))
         t->finish = TASK_STOP;
     else if (t->generated >= t->most)
         t->finish = TASK_LENGTH;
     if (m->m->text) decode(t, end ? -1 : *id, t->finish != TASK_GOES_ON);
+    read_reply(t);
     return true;
 }
 

@@ -4,7 +4,9 @@
 #define SERVER_TASK_H
 #include "generate/decoder.h"
 #include "server/request.h"
+#include "structured/matcher.h"
 #include "text/detokenize.h"
+#include "text/reply.h"
 
 typedef enum { TASK_GOES_ON, TASK_STOP, TASK_LENGTH, TASK_CALLS } task_finish;
 
@@ -20,6 +22,14 @@ typedef struct {
         float logprob;
     } top[REQUEST_MAX_TOP];
 } token_scores;
+
+/* A call of a tool in a chat. */
+typedef struct {
+    char id[36];
+    str name, arguments;
+    bool told;   /* that it is there, in an event */
+    size_t sent; /* of arguments */
+} task_call;
 
 typedef struct task {
     struct job *job;
@@ -40,6 +50,17 @@ typedef struct task {
     size_t n_scores, cap_scores, scores_sent;
     float *biased; /* a row with logit_bias added */
     size_t cap_biased;
+    matcher *constraint; /* NULL: none */
+    uint32_t *allowed;
+    /* of a chat: text, read */
+    reply *reply;
+    str content, reasoning;
+    size_t read;                         /* of text */
+    size_t content_sent, reasoning_sent; /* in events */
+    task_call *call;
+    size_t n_call, cap_call, reasoning_tokens;
+    bool broken; /* the text ended inside of the last call; what is left of it is no content */
+    bool told;   /* the role, in an event */
     task_finish finish;
     bool begun, done;
 } task;
