@@ -124,20 +124,25 @@ static uint32_t compile(nfa *m, const rx *x, uint32_t to) {
 
 /* ---- growing an automaton whose states stand for keys ---- */
 
+enum { STATE_WORK = 4000 }; /* what a state costs, so that memory is bounded too */
+
 typedef struct {
+    dfa_maker *maker;
     arena *a;
     dfa d;
-    size_t cap;
     map *known; /* key -> state */
     const uint32_t **key;
     size_t *key_n, key_cap, key_n_cap, next_cap, accept_cap;
     const char *what;
-    err *e;
 } grower;
 
-static grower grower_new(arena *a, const char *what, err *e) {
-    grower g = {.a = a, .what = what, .e = e, .known = map_new(a, 64)};
-    return g;
+static grower grower_new(dfa_maker *m, const char *what) {
+    return (grower){.maker = m, .a = m->a, .what = what, .known = map_new(m->a, 64)};
+}
+
+static bool work(grower *g, int64_t steps) {
+    g->maker->work -= steps;
+    return g->maker->work >= 0 || err_set(g->maker->e, ERR_LIMIT, "%s: too much for an automaton", g->what);
 }
 
 /* The state of a key, made if it is new. UINT32_MAX: too many. */
@@ -145,9 +150,10 @@ static uint32_t grower_state(grower *g, const uint32_t *key, size_t n) {
     uint32_t known = map_get(g->known, (const char *)key, n * sizeof *key);
     if (known != MAP_NONE) return known;
     if (g->d.n >= DFA_MAX_STATES) {
-        err_set(g->e, ERR_LIMIT, "%s: needs more than %d states", g->what, DFA_MAX_STATES);
+        err_set(g->maker->e, ERR_LIMIT, "%s: needs more than %d states", g->what, DFA_MAX_STATES);
         return UINT32_MAX;
     }
+    if (!work(g, STATE_WORK)) return UINT32_MAX;
     size_t at = g->d.n;
     g->d.next = arena_grow(g->a, g->d.next, at, &g->next_cap, at + 1, sizeof *g->d.next);
     g->d.accept = arena_grow(g->a, g->d.accept, at, &g->accept_cap, at + 1, sizeof *g->d.accept);
@@ -204,6 +210,7 @@ typedef struct {
     const nfa *m;
     uint32_t end;
     uint32_t *stack, *set, *mark, turn;
+    int64_t steps;
 } closure;
 
 static int by_number(const void *x, const void *y) {
@@ -217,6 +224,7 @@ static size_t close_over(closure *c, uint32_t s, size_t n) {
     c->stack[top++] = s;
     while (top) {
         uint32_t t = c->stack[--top];
+        c->steps++;
         if (c->mark[t] == c->turn) continue;
         c->mark[t] = c->turn;
         const nfa_state *x = &c->m->s[t];
@@ -249,11 +257,14 @@ static bool expand(grower *g, closure *c, uint32_t state) {
     for (unsigned b = 0; b < 256; b++) {
         if (at[b]) {
             size_t k = 0;
+            if (!work(g, (int64_t)n)) return false;
             c->turn++;
             for (size_t i = 0; i < n; i++) {
                 const nfa_state *x = &c->m->s[key[i]];
                 if (key[i] != c->end && x->lo <= b && b <= x->hi) k = close_over(c, x->to, k);
             }
+            if (!work(g, c->steps)) return false;
+            c->steps = 0;
             qsort(c->set, k, sizeof *c->set, by_number);
             to = k ? grower_state(g, c->set, k) : 0;
             if (to == UINT32_MAX) return false;
@@ -265,9 +276,9 @@ static bool expand(grower *g, closure *c, uint32_t state) {
     return true;
 }
 
-bool dfa_make(dfa *d, arena *a, const rx *x, const char *what, err *e) {
+bool dfa_make(dfa_maker *maker, dfa *d, const rx *x, const char *what) {
     if (x->size > DFA_MAX_NFA)
-        return err_set(e, ERR_LIMIT, "%s: too large (repeats more than an automaton can hold)", what);
+        return err_set(maker->e, ERR_LIMIT, "%s: too large (repeats more than an automaton can hold)", what);
     arena *tmp = arena_new();
     nfa m = {.a = tmp};
     nfa_add(&m, (nfa_state){0});
@@ -276,7 +287,7 @@ bool dfa_make(dfa *d, arena *a, const rx *x, const char *what, err *e) {
     c.stack = ARENA_ARRAY(tmp, uint32_t, 2 * m.n + 2);
     c.set = ARENA_ARRAY(tmp, uint32_t, m.n);
     c.mark = ARENA_ARRAY(tmp, uint32_t, m.n);
-    grower g = grower_new(a, what, e);
+    grower g = grower_new(maker, what);
     grower_state(&g, NULL, 0); /* the dead one */
     c.turn = 1;
     size_t n = close_over(&c, start, 0);
@@ -294,15 +305,15 @@ bool dfa_make(dfa *d, arena *a, const rx *x, const char *what, err *e) {
 /* ---- products ---- */
 
 /* Pairs of states; subtract: y's dead state goes on, and its ends are none. */
-static bool product(dfa *d, arena *a, const dfa *x, const dfa *y, bool subtract, const char *what, err *e) {
-    grower g = grower_new(a, what, e);
-    grower_state(&g, NULL, 0);
+static bool product(dfa_maker *maker, dfa *d, const dfa *x, const dfa *y, bool subtract, const char *what) {
+    grower g = grower_new(maker, what);
+    if (grower_state(&g, NULL, 0) == UINT32_MAX) return false;
     uint32_t pair[2] = {x->n > 1, y->n > 1};
     if (!pair[0] || (!pair[1] && !subtract)) {
         *d = g.d;
         return true;
     }
-    grower_state(&g, pair, 2);
+    if (grower_state(&g, pair, 2) == UINT32_MAX) return false;
     for (uint32_t s = 1; s < g.d.n; s++) {
         uint32_t p = g.key[s][0], q = g.key[s][1];
         g.d.accept[s] = x->accept[p] && (subtract ? !(q && y->accept[q]) : y->accept[q]);
@@ -322,23 +333,16 @@ static bool product(dfa *d, arena *a, const dfa *x, const dfa *y, bool subtract,
     return true;
 }
 
-bool dfa_intersect(dfa *d, arena *a, const dfa *x, const dfa *y, const char *what, err *e) {
-    return product(d, a, x, y, false, what, e);
+bool dfa_intersect(dfa_maker *m, dfa *d, const dfa *x, const dfa *y, const char *what) {
+    return product(m, d, x, y, false, what);
 }
 
-bool dfa_subtract(dfa *d, arena *a, const dfa *x, const dfa *y, const char *what, err *e) {
-    return product(d, a, x, y, true, what, e);
+bool dfa_subtract(dfa_maker *m, dfa *d, const dfa *x, const dfa *y, const char *what) {
+    return product(m, d, x, y, true, what);
 }
 
 bool dfa_is_empty(const dfa *d) {
     return d->n <= 1;
-}
-
-bool dfa_overlap(arena *a, const dfa *x, const dfa *y, bool *overlap, err *e) {
-    dfa both;
-    if (!product(&both, a, x, y, false, "values of two alternatives", e)) return false;
-    *overlap = !dfa_is_empty(&both);
-    return true;
 }
 
 bool dfa_accepts(const dfa *d, const void *s, size_t n) {

@@ -40,14 +40,20 @@ typedef struct {
 } dfa;
 
 enum { DFA_MAX_STATES = 20000, DFA_MAX_NFA = 400000 };
+#define DFA_WORK 300000000 /* steps for all automata of a grammar: about a second */
 
-/* All in a. what names the set in ERR_LIMIT. */
-bool dfa_make(dfa *d, arena *a, const rx *x, const char *what, err *e);
-bool dfa_intersect(dfa *d, arena *a, const dfa *x, const dfa *y, const char *what, err *e);
+/* Where automata are made, and what that may still cost. */
+typedef struct {
+    arena *a;
+    int64_t work;
+    err *e;
+} dfa_maker;
+
+/* what names the set in ERR_LIMIT. */
+bool dfa_make(dfa_maker *m, dfa *d, const rx *x, const char *what);
+bool dfa_intersect(dfa_maker *m, dfa *d, const dfa *x, const dfa *y, const char *what);
 /* What x has and y has not. */
-bool dfa_subtract(dfa *d, arena *a, const dfa *x, const dfa *y, const char *what, err *e);
+bool dfa_subtract(dfa_maker *m, dfa *d, const dfa *x, const dfa *y, const char *what);
 bool dfa_is_empty(const dfa *d);
 bool dfa_accepts(const dfa *d, const void *s, size_t n);
-/* Whether some string is in both. */
-bool dfa_overlap(arena *a, const dfa *x, const dfa *y, bool *overlap, err *e);
 #endif

@@ -99,8 +99,8 @@ uint32_t json_value(json_rules *j) {
 
 /* ---- free text ---- */
 
-/* The search for a text (Knuth, Morris and Pratt): state k + 1 has seen its first k bytes. */
-static void search_for(dfa *d, arena *a, const char *text) {
+/* Knuth, Morris and Pratt: state k + 1 has seen the first k bytes. */
+void search_for(dfa *d, arena *a, const char *text) {
     size_t len = strlen(text);
     d->n = (uint32_t)len + 2;
     d->next = arena_array(a, d->n, sizeof *d->next);
@@ -110,19 +110,19 @@ static void search_for(dfa *d, arena *a, const char *text) {
         d->next[k + 1][(uint8_t)text[k]] = (uint32_t)k + 2;
         if (k) fall = d->next[fall + 1][(uint8_t)text[k]] - 1;
     }
+    d->accept[d->n - 1] = true;
 }
 
 uint32_t text_until(net *n, const char *end) {
     dfa d;
     search_for(&d, net_arena(n), end);
-    d.accept[d.n - 1] = true;
     return net_terminal_dfa(n, &d, &(terminal_options){.markup = true});
 }
 
 uint32_t text_to_end(net *n, const char *without) {
     dfa d;
     search_for(&d, net_arena(n), without ? without : "");
-    if (!without) memset(d.next[1], 0, sizeof d.next[1]);
+    d.accept[d.n - 1] = false;
     for (unsigned b = 0; !without && b < 256; b++) d.next[1][b] = 1;
     for (uint32_t s = 1; s < d.n; s++) { /* without the state that has seen it all */
         if (without && s + 1 == d.n) break;

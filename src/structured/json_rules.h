@@ -28,6 +28,8 @@ const rx *json_keyed(arena *a, const rx *quoted);
  * (NULL: all). */
 uint32_t text_until(net *n, const char *end);
 uint32_t text_to_end(net *n, const char *without);
+/* Texts that end with the first `end` in them. */
+void search_for(dfa *d, arena *a, const char *end);
 /* What comes first by o (may be NULL), in front of rule; the root. */
 uint32_t with_options(net *n, const grammar_options *o, uint32_t rule);
 #endif

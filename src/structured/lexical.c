@@ -1,24 +1,7 @@
 #include "structured/lexical.h"
+#include "text/unicode.h"
 
-uint32_t lex_decode(const char *s, size_t n, size_t *used) {
-    const uint8_t *p = (const uint8_t *)s;
-    size_t len = *p < 0x80 ? 1 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : 4;
-    uint32_t c = len == 1 ? *p : *p & (0x7Fu >> len);
-    if (len > n) len = n;
-    for (size_t i = 1; i < len; i++) c = c << 6 | (p[i] & 0x3F);
-    *used = len;
-    return c;
-}
-
-static size_t encode(uint32_t c, uint8_t *out) {
-    if (c < 0x80) return out[0] = (uint8_t)c, 1;
-    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6) out[i] = (uint8_t)(0x80 | (c & 0x3F));
-    out[0] = (uint8_t)(0xF00u >> n | c);
-    return n;
-}
-
-/* UTF-8 of lo..hi, which are equally long, from byte k on: first[0..k) is shared. */
+/* UTF-8 between lo and hi, of n bytes each. */
 static const rx *utf8_range(arena *a, const uint8_t *lo, const uint8_t *hi, size_t n) {
     if (n == 1) return rx_bytes(a, *lo, *hi);
     if (*lo == *hi) return rx_cat(a, rx_bytes(a, *lo, *lo), utf8_range(a, lo + 1, hi + 1, n - 1));
@@ -37,8 +20,8 @@ static const rx *utf8_chars(arena *a, uint32_t lo, uint32_t hi) {
         uint32_t from = lo > cut[i][0] ? lo : cut[i][0], to = hi < cut[i][1] ? hi : cut[i][1];
         if (from > to) continue;
         uint8_t first[4], last[4];
-        size_t n = encode(from, first);
-        encode(to, last);
+        size_t n = utf8_encode(first, from);
+        utf8_encode(last, to);
         x = rx_alt(a, x, utf8_range(a, first, last, n));
     }
     return x;
@@ -99,7 +82,7 @@ const rx *lex_written(arena *a, const char *s, size_t n, writing w) {
     size_t cut = n / 2, used;
     while (cut && ((uint8_t)s[cut] & 0xC0) == 0x80) cut--;
     if (cut) return rx_cat(a, lex_written(a, s, cut, w), lex_written(a, s + cut, n - cut, w));
-    uint32_t c = lex_decode(s, n, &used);
+    uint32_t c = utf8_decode((const uint8_t *)s, &used);
     const rx *x = lex_chars(a, c, c, w);
     return used < n ? rx_cat(a, x, lex_written(a, s + used, n - used, w)) : x;
 }

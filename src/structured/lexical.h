@@ -19,6 +19,4 @@ const rx *lex_written(arena *a, const char *s, size_t n, writing w);
 enum { LEX_DIGITS = 32 };
 const rx *lex_integer(arena *a);
 const rx *lex_number(arena *a);
-/* The first character of s[0..n), valid UTF-8, n > 0. */
-uint32_t lex_decode(const char *s, size_t n, size_t *used);
 #endif

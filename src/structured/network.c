@@ -26,6 +26,7 @@ typedef struct {
 struct net {
     arena *a;
     err e;
+    dfa_maker maker;
     net_rule *rule;
     node_part *node;
     edge_part *edge;
@@ -38,6 +39,7 @@ net *net_new(void) {
     net *n = mem_alloc(sizeof *n);
     *n = (net){.a = arena_new(), .n_state = 1};
     n->text = map_new(n->a, 64);
+    n->maker = (dfa_maker){n->a, DFA_WORK, &n->e};
     return n;
 }
 
@@ -49,6 +51,10 @@ void net_free(net *n) {
 
 arena *net_arena(net *n) {
     return n->a;
+}
+
+dfa_maker *net_maker(net *n) {
+    return &n->maker;
 }
 
 bool net_failed(const net *n) {
@@ -129,7 +135,7 @@ uint32_t net_terminal_dfa(net *n, const dfa *d, const terminal_options *o) {
 
 uint32_t net_terminal_rx(net *n, const rx *x, const char *what, const terminal_options *o) {
     dfa d;
-    if (net_failed(n) || !dfa_make(&d, n->a, x, what, &n->e)) return UINT32_MAX;
+    if (net_failed(n) || !dfa_make(&n->maker, &d, x, what)) return UINT32_MAX;
     return net_terminal_dfa(n, &d, o);
 }
 

@@ -21,12 +21,13 @@ typedef struct {
     uint32_t what; /* terminal or rule */
     uint32_t to;
     bool counts; /* one more of what the rule counts: allowed below its max */
+    bool enough; /* allowed once the rule has counted its min */
 } net_edge;
 
 typedef struct {
     uint32_t first, n; /* edges */
     uint32_t rule;
-    bool final; /* the rule may end here, once it has counted its min */
+    bool final; /* the rule may end here */
 } net_node;
 
 typedef struct {
@@ -79,6 +80,7 @@ typedef struct net net;
 net *net_new(void);
 void net_free(net *n);
 arena *net_arena(net *n);
+dfa_maker *net_maker(net *n);
 bool net_failed(const net *n);
 err *net_err(net *n);
 

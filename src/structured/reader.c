@@ -177,7 +177,7 @@ static bool first_visit(reader *r, uint32_t node, uint32_t parent, uint32_t coun
 /* Where to go on behind what leads to node: straight to the caller when nothing more comes there. */
 static uint32_t return_to(reader *r, uint32_t node, uint32_t parent, uint32_t count) {
     const net_node *x = &r->g->node[node];
-    if (x->final && !x->n && count >= r->g->rule[x->rule].min) return parent;
+    if (x->final && !x->n) return parent;
     return frame_of(r, parent, node, count);
 }
 
@@ -193,6 +193,7 @@ static void pop(reader *r, uint32_t f) {
 
 static void follow_edge(reader *r, const net_edge *e, const net_rule *rule, uint32_t parent, uint32_t count) {
     const grammar *g = r->g;
+    if (e->enough && count < rule->min) return;
     if (e->counts) {
         if (count >= rule->max) return; /* NO_LIMIT is never reached */
         if (rule->max != NO_LIMIT || count < rule->min) count++;
@@ -210,7 +211,7 @@ static void follow(reader *r, uint32_t node, uint32_t parent, uint32_t count) {
     const net_node *x = &r->g->node[node];
     const net_rule *rule = &r->g->rule[x->rule];
     if (r->failed || !first_visit(r, node, parent, count)) return;
-    if (x->final && count >= rule->min) pop(r, parent);
+    if (x->final) pop(r, parent);
     for (uint32_t i = x->first; i < x->first + x->n; i++) follow_edge(r, &r->g->edge[i], rule, parent, count);
 }
 

@@ -131,3 +131,13 @@ for seed in 1 2 3 4; do
 done
 expect 2 "give one of --json-object and --json-schema" "$millet" run "$out" --prompt x --json-object --json-schema x
 expect 2 "can't go with JSON" "$millet" run "$out" --prompt x --json-object --ignore-eos
+
+# --json-schema: the document has the schema's form; what can't be kept is named
+echo '{"type":"object","properties":{"n":{"type":"integer","minimum":10,"maximum":99},"s":{"enum":["a","b"]}},"required":["n","s"],"additionalProperties":false}' >"$work/schema"
+for seed in 1 2 3; do
+    expect 0 "\(stop\)" "$millet" run "$out" --prompt "The" --json-schema "$work/schema" -t 1.2 --seed "$seed" -n 100
+    "$python" -c "import json; d = json.load(open('$work/stdout')); assert 10 <= d['n'] <= 99 and d['s'] in 'ab' and len(d) == 2" ||
+        fail "seed $seed: $(cat "$work/stdout")"
+done
+echo '{"type":"object","properties":{"a":{"not":{}}}}' >"$work/schema"
+expect 1 "schema: schema /properties/a/not: keyword not supported" "$millet" run "$out" --prompt x --json-schema "$work/schema"
