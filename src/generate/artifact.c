@@ -256,6 +256,20 @@ static bool lone_package(artifact_paths *p, arena *a, char *path, err *e) {
     return true;
 }
 
+static bool no_package(arena *a, const char *dir, const char *path, err *e) {
+    const char *dot = strrchr(dir, '.');
+    bool model = dot && !strcmp(dot, ".mlmodel"), compiled = dot && !strcmp(dot, ".mlmodelc");
+    if (model || compiled || beside(a, dir, "coremldata.bin", NULL))
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: a %s, which can't be read: the .mlpackage that it %s is needed", path,
+                       model ? "model file (.mlmodel)" : "compiled model (.mlmodelc)",
+                       model ? "is saved as" : "was made of");
+    return err_set(
+        e, ERR_IO, "%s: neither a package (Manifest.json) nor an artifact directory (metadata.json)%s", path,
+        beside(a, dir, "config.json", NULL) ? ", but a checkpoint: millet convert makes a package of it"
+                                            : "");
+}
+
 bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *tokenizer_dir, err *e) {
     *p = (artifact_paths){0};
     if (!file_exists(path)) return err_set(e, ERR_IO, "%s: no such package or artifact directory", path);
@@ -265,13 +279,7 @@ bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *
     } else {
         p->dir = dir;
         if (!find_packages(p, a, e)) return false;
-        if (!p->n_package)
-            return err_set(
-                e, ERR_IO,
-                "%s: neither a package (Manifest.json) nor an artifact directory (metadata.json)%s", path,
-                beside(a, dir, "config.json", NULL)
-                    ? ", but a checkpoint: millet convert makes a package of it"
-                    : "");
+        if (!p->n_package) return no_package(a, dir, path, e);
     }
     p->asset = p->n_package == 1 && beside(a, p->package[0], "main.mlirb", NULL);
     if (!tokenizer_dir) {

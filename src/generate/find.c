@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "generate/sets.h"
+#include "runtime/interface.h"
 #include <string.h>
 
 #define ASSET "coreai.json"
@@ -124,6 +125,19 @@ static void add_found(search *s, str *out) {
     str_free(&has);
 }
 
+/* A package that nothing could run, whatever the contract; false. */
+static bool can_run(search *s, err *e) {
+    err ignored = {0};
+    for (size_t i = 0; i < s->s.n_name; i++) {
+        const char *path = arena_printf(s->m->a, "%s/%s", s->s.dir, s->s.name[i]);
+        const rt_model *m = open_once(s, path, &ignored);
+        const coreml_model *c = m ? rt_model_coreml(m) : NULL;
+        for (size_t k = 0; c && k < c->n_func; k++)
+            if (!rt_only_tensors(&c->func[k], e)) return err_where(e, "%s", path);
+    }
+    return true;
+}
+
 /* The lines that others' contracts lack are cut before those of what was found. */
 static void nothing_fits(search *s, const char *path, const err *own, err *e) {
     enum { FOUND = 300, LACKS = 600 };
@@ -164,7 +178,8 @@ static bool try_file(search *s, const char *path, err *e) {
 
 /* Whether a path that is not understood as our own is meant as such, so that the error is about that. */
 static bool is_own(const artifact_paths *p, const char *path, bool located, const err *why) {
-    return !file_is_dir(path) || p->metadata || (located && (p->member || why->code != ERR_UNSUPPORTED));
+    bool unsupported = why->code == ERR_UNSUPPORTED; /* when located: no form of ours; else: can't be read */
+    return !file_is_dir(path) || p->metadata || (located ? p->member || !unsupported : unsupported);
 }
 
 static bool find(search *s, artifact_paths *p, const char *path, const char *contract_file, err *e) {
@@ -183,7 +198,7 @@ static bool find(search *s, artifact_paths *p, const char *path, const char *con
     *p = (artifact_paths){0};
     set_scan(&s->s, s->m->a, path, file_exists(arena_printf(s->m->a, "%s/Manifest.json", path)));
     if (contract_file ? try_file(s, contract_file, e) : try_known(s, e)) return true;
-    if (!s->final) nothing_fits(s, path, &why, e);
+    if (!s->final && can_run(s, e)) nothing_fits(s, path, &why, e);
     return false;
 }
 

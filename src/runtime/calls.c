@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/num.h"
 #include "checkpoint/safetensors.h"
+#include "runtime/interface.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,7 @@ static bool run_call(job *j, const calls_call *c, const char *prefix, err *e) {
     if (!f)
         return err_set(e, ERR_USAGE, "the package has no function %s",
                        c->function ? c->function : "by default");
+    if (!rt_only_tensors(f, e)) return false; /* before inputs are held against their types */
     rt_session *s = session_of(j, c->state, e);
     rt_call r = {.function = f->name, .n_in = c->n_in, .values = j->o->values, .n_values = j->o->n_values};
     rt_tensor *in = ARENA_ARRAY(j->a, rt_tensor, c->n_in);

@@ -54,8 +54,25 @@ static const rt_tensor *given(const char *name, const rt_tensor *in, size_t n) {
     return NULL;
 }
 
+static bool is_tensor(const coreml_function *f, const char *kind, const coreml_feature *d, err *e) {
+    return !d->other ||
+           err_set(e, ERR_UNSUPPORTED,
+                   "function %s: %s %s is no multi-array (%s), and only such can be fed or returned: "
+                   "convert the model with a tensor in its place",
+                   f->name, kind, d->name, d->other);
+}
+
+bool rt_only_tensors(const coreml_function *f, err *e) {
+    for (size_t i = 0; i < f->n_in; i++)
+        if (!is_tensor(f, "input", &f->in[i], e)) return false;
+    for (size_t i = 0; i < f->n_out; i++)
+        if (!is_tensor(f, "output", &f->out[i], e)) return false;
+    return true;
+}
+
 bool rt_check_inputs(const coreml_function *f, const rt_tensor *in, size_t n, err *e) {
     size_t first_choice = SIZE_MAX;
+    if (!rt_only_tensors(f, e)) return false;
     for (size_t i = 0; i < n; i++) {
         bool known = false;
         for (size_t k = 0; k < f->n_in; k++) known |= !strcmp(f->in[k].name, in[i].name);
@@ -65,12 +82,6 @@ bool rt_check_inputs(const coreml_function *f, const rt_tensor *in, size_t n, er
         const coreml_feature *d = &f->in[i];
         const rt_tensor *t = given(d->name, in, n);
         size_t choice = SIZE_MAX;
-        if (d->other)
-            return err_set(
-                e, ERR_UNSUPPORTED,
-                "function %s: input %s is no multi-array (%s), and only such can be fed: convert the "
-                "model with a tensor in its place",
-                f->name, d->name, d->other);
         if (!t && !(d->optional && d->has_default))
             return err_set(e, ERR_USAGE, "function %s needs input %s", f->name, d->name);
         if (t && !check_shape(d, &t->type, &choice, e)) return false;

@@ -4,6 +4,8 @@
 #include "reference/tensor.h"
 #include "runtime/session.h"
 
+/* Whether all inputs and outputs are tensors, so that something can run it. */
+bool rt_only_tensors(const coreml_function *f, err *e);
 /* Names, dtypes and shapes (fixed, enumerated, ranged) of in[0..n); missing ones too. */
 bool rt_check_inputs(const coreml_function *f, const rt_tensor *in, size_t n, err *e);
 /* The described input from in[0..n), or its default value. */

@@ -26,9 +26,9 @@ static void images(void **state) {
     rt_call c = {.in = &t, .n_in = 1, .out = out};
     assert_false(rt_run(s, &c, &e));
     assert_int_equal(e.code, ERR_UNSUPPORTED);
-    assert_string_equal(
-        e.msg, "function main: input photo is no multi-array (image), and only such can be fed: convert "
-               "the model with a tensor in its place");
+    assert_string_equal(e.msg,
+                        "function main: input photo is no multi-array (image), and only such can be fed or "
+                        "returned: convert the model with a tensor in its place");
     rt_session_free(s);
     rt_model_close(m);
     arena_free(proto_arena);

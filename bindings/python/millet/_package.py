@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import numpy as np
 
 from . import spec as _spec
-from ._native import MAX_RANK, Call, Error, OpenOptions, PackageInfo, SessionOptions, Tensor, failure, lib, opened
+from ._native import MAX_RANK, Call, Error, ErrorCode, MilletError, OpenOptions, PackageInfo, SessionOptions, Tensor, failure, lib, opened
 from ._native import Feature as NativeFeature
 from ._values import DTYPES, Feature, from_tensor, tensor
 
@@ -32,6 +32,14 @@ class Function:
         self.outputs = _features(package, name, OUTPUT)
         self.states = _features(package, name, STATE)
 
+    def only_tensors(self) -> None:
+        """Refuses, in the library's words, what can be described but not run."""
+        for kind, features in (("input", self.inputs), ("output", self.outputs)):
+            for f in features.values():
+                if f.dtype is None:
+                    raise MilletError(f"function {self.name}: {kind} {f.name} is no multi-array ({f.kind}), and only such can be "
+                                      "fed or returned: convert the model with a tensor in its place", ErrorCode.UNSUPPORTED)
+
 
 def _features(package: int, function: str, kind: int) -> Dict[str, Feature]:
     found = {}
@@ -44,7 +52,7 @@ def _features(package: int, function: str, kind: int) -> Dict[str, Feature]:
             name=f.name.decode(), dtype=DTYPES.get(f.dtype), shape=tuple(f.shape[:rank]) if f.rank >= 0 else None,
             lower=tuple(f.lower[:rank]), upper=tuple(f.upper[:rank]), shapes=tuple(shapes), ranged=f.ranged,
             optional=f.optional, default=f.default_value if f.has_default else None,
-            default_dtype=DTYPES.get(f.default_dtype), description=_text(f.description))
+            default_dtype=DTYPES.get(f.default_dtype), description=_text(f.description), kind=f.kind.decode())
     return found
 
 

@@ -34,6 +34,7 @@ class Feature:
     default: Optional[float] = None
     default_dtype: Optional[np.dtype] = None
     description: str = ""
+    kind: str = "tensor"  # "image", "string", ...: dtype is None
 
 
 def _times(shape: Tuple[int, ...], sign: str = "x") -> str:
@@ -94,9 +95,7 @@ def _to_dtype(array: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:
 
 
 def to_array(feature: Feature, value: Any, what: str) -> np.ndarray:
-    """A value for a feature: row-major, of its element type, its shape checked. what names it in errors."""
-    if feature.dtype is None:
-        raise MilletError(f"{what} is no multi-array, and only those are supported")
+    """A value for a feature that is a tensor: row-major, of its element type, its shape checked. what names it in errors."""
     array = _as_array(value, what)
     if array.ndim == 0 and feature.shape and shape_problem(feature, (1,) * len(feature.shape)) is None:
         array = array.reshape((1,) * len(feature.shape))

@@ -184,6 +184,7 @@ class _Predictor:
 
     def _arrays(self, data: Mapping[str, Any]) -> List[Any]:
         inputs = self._function.inputs
+        self._function.only_tensors()
         for name in data:
             if name not in inputs:
                 raise KeyError(f'Provided key "{name}", in the input dict, does not match any of the model input name(s), '
