@@ -5,7 +5,7 @@
 #include "coreml/embedding.h"
 #include "coreml/files.h"
 #include "generate/artifact.h"
-#include "generate/contract.h"
+#include "generate/find.h"
 #include "ir/print.h"
 #include "runtime/engine.h"
 #include "runtime/probe.h"
@@ -159,15 +159,18 @@ typedef struct {
     arena *a;
     artifact_paths where;
     coreml_package **p; /* where.n_package of them */
+    lm others;          /* a set of another converter: its models, which c borrows from */
     contract c;
     err why; /* set: c is not found, because */
 } artifact;
 
-static void add_stage(str *out, const artifact *x, size_t i) {
+static void add_stage(str *out, const artifact *x, size_t i, int width) {
     const contract_stage *g = &x->c.func->stage[i];
     const coreml_function *f = coreml_function_find(x->p[i]->model, g->function);
-    str_printf(out, "  %-26s hidden %s -> %s %s", artifact_name(x->where.package[i]),
-               ir_type_text(x->a, &g->in), g->logits ? "logits" : "hidden_out", ir_type_text(x->a, &g->out));
+    const char *in = "hidden", *made = g->logits ? "logits" : "hidden_out";
+    if (x->c.form == CONTRACT_OTHER) in = g->n_input ? g->input[0].name : "", made = f->out[g->at].name;
+    str_printf(out, "  %-*s %s %s -> %s %s", width, artifact_name(x->where.package[i]), in,
+               ir_type_text(x->a, &g->in), made, ir_type_text(x->a, &g->out));
     if (f->n_state == 1) str_printf(out, "  state %s", f->state[0].name);
     if (f->n_state > 1)
         str_printf(out, "  %zu states, %s to %s", f->n_state, f->state[0].name,
@@ -182,13 +185,28 @@ static void add_set(str *out, const artifact *x) {
         str_printf(out, "  they do not run as a set: %s\n\n", x->why.msg);
         return;
     }
-    for (size_t i = 0; i < x->c.n_package; i++) add_stage(out, x, i);
+    if (x->c.form == CONTRACT_OTHER) str_printf(out, "  contract %s\n", x->c.d->name);
+    size_t width = 26;
+    for (size_t i = 0; i < x->c.n_package; i++)
+        if (strlen(artifact_name(x->where.package[i])) > width)
+            width = strlen(artifact_name(x->where.package[i]));
+    for (size_t i = 0; i < x->c.n_package; i++) add_stage(out, x, i, (int)width);
     str_printf(out, "  functions");
     for (size_t i = 0; i < x->c.n_func; i++)
         str_printf(out, "%s %s (%lld token%s)", i ? "," : "", x->c.func[i].name,
                    (long long)x->c.func[i].tokens, x->c.func[i].tokens == 1 ? "" : "s");
-    str_printf(out, "\n  width %lld, vocabulary %lld", (long long)x->c.hidden, (long long)x->c.vocab);
-    if (x->c.context < INT32_MAX) str_printf(out, ", context %lld", (long long)x->c.context);
+    const struct {
+        const char *name;
+        int64_t n; /* 0: not known */
+    } sizes[] = {{"width", x->c.hidden},
+                 {"vocabulary", x->c.vocab},
+                 {"context", x->c.context < INT32_MAX ? x->c.context : 0}};
+    const char *before = "\n  ";
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (!sizes[i].n) continue;
+        str_printf(out, "%s%s %lld", before, sizes[i].name, (long long)sizes[i].n);
+        before = ", ";
+    }
     str_adds(out, "\n\n");
 }
 
@@ -372,7 +390,9 @@ static void json_set(str *out, const artifact *x) {
         json_text(out, "why_not", x->why.msg);
         return;
     }
-    str_adds(out, "{\"functions\":[");
+    str_addc(out, '{');
+    json_text(out, "contract", c->d->name);
+    str_adds(out, ",\"functions\":[");
     for (size_t i = 0; i < c->n_func; i++) {
         str_adds(out, i ? ",{" : "{");
         json_text(out, "name", c->func[i].name);
@@ -381,7 +401,7 @@ static void json_set(str *out, const artifact *x) {
     }
     str_addc(out, ']');
     json_number(out, "layer_packages", c->n_layers);
-    json_number(out, "hidden_size", (uint64_t)c->hidden);
+    if (c->hidden) json_number(out, "hidden_size", (uint64_t)c->hidden);
     json_number(out, "vocab_size", (uint64_t)c->vocab);
     if (c->context < INT32_MAX) json_number(out, "context", (uint64_t)c->context);
     str_addc(out, '}');
@@ -444,9 +464,9 @@ static void verify_table(violations *v, const artifact *x) {
     embedding_close(t);
 }
 
-static int verify(str *out, const artifact *x, bool json) {
-    violations v = {.out = out, .json = json};
-    if (json) str_adds(out, "{\"violations\":[");
+static int verify(str *out, const artifact *x, bool as_json) {
+    violations v = {.out = out, .json = as_json};
+    if (as_json) str_adds(out, "{\"violations\":[");
     for (size_t i = 0; i < x->where.n_package; i++) {
         err e = {0};
         if (x->where.n_package > 1) v.package = artifact_name(x->where.package[i]);
@@ -455,7 +475,7 @@ static int verify(str *out, const artifact *x, bool json) {
     v.package = NULL;
     if (x->where.n_package > 1 && x->why.code) add_violation(&v, "package-set", x->why.msg);
     verify_table(&v, x);
-    if (json)
+    if (as_json)
         str_adds(out, "]}\n");
     else
         str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count,
@@ -497,8 +517,24 @@ static bool list_profiles(str *out, const artifact *x, int64_t position, err *e)
     return true;
 }
 
+/* The packages of our own artifact, or those of a set that a contract of others fits. */
+static bool locate(artifact *x, const char *path, err *e) {
+    artifact_paths none;
+    err ignored = {0};
+    if (artifact_locate(&x->where, x->a, path, NULL, e)) return true;
+    x->others.a = x->a;
+    if (x->where.metadata || !find_packages(&x->others, &none, path, NULL, &ignored)) return false;
+    const lm *m = &x->others;
+    const char **package = ARENA_ARRAY(x->a, const char *, m->n_model);
+    for (size_t i = 0; i < m->n_model; i++) package[i] = arena_str(x->a, rt_model_path(m->model[i]));
+    x->where = (artifact_paths){.dir = m->dir, .package = package, .n_package = m->n_model};
+    x->c = m->form;
+    *e = (err){0};
+    return true;
+}
+
 static bool open_artifact(artifact *x, const char *path, err *e) {
-    if (!artifact_locate(&x->where, x->a, path, NULL, e)) return false;
+    if (!locate(x, path, e)) return false;
     size_t n = x->where.n_package;
     x->p = ARENA_ARRAY(x->a, coreml_package *, n);
     contract_package *all = ARENA_ARRAY(x->a, contract_package, n);
@@ -507,7 +543,7 @@ static bool open_artifact(artifact *x, const char *path, err *e) {
         if (!x->p[i]) return false;
         all[i] = (contract_package){artifact_name(x->where.package[i]), x->p[i]->model};
     }
-    contract_find(&x->c, x->a, all, n, &x->why);
+    if (!x->others.n_model) contract_find(&x->c, x->a, all, n, &x->why);
     return true;
 }
 
@@ -544,11 +580,11 @@ static bool is_asset(const cli_args *a, int *code) {
 }
 
 int cmd_inspect(const cli_args *a) {
-    bool json = cli_flag(a, "json");
-    if (json && cli_flag(a, "ops")) return cli_usage(a, "--ops and --json exclude each other");
-    if (cli_flag(a, "plan") && (json || cli_flag(a, "ops")))
+    bool as_json = cli_flag(a, "json");
+    if (as_json && cli_flag(a, "ops")) return cli_usage(a, "--ops and --json exclude each other");
+    if (cli_flag(a, "plan") && (as_json || cli_flag(a, "ops")))
         return cli_usage(a, "--plan excludes --ops and --json");
-    if (cli_flag(a, "profile") && (json || cli_flag(a, "ops") || cli_flag(a, "plan")))
+    if (cli_flag(a, "profile") && (as_json || cli_flag(a, "ops") || cli_flag(a, "plan")))
         return cli_usage(a, "--profile excludes --ops, --plan and --json");
     err e = {0};
     int code = CLI_OK;
@@ -563,14 +599,15 @@ int cmd_inspect(const cli_args *a) {
         else if (cli_flag(a, "profile") && !list_profiles(&out, &x, cli_int(a, "position"), &e))
             code = cli_fail(&e);
         else if (!cli_flag(a, "profile") && !cli_flag(a, "verify"))
-            (json ? json_artifact : add_artifact)(&out, &x);
-        if (cli_flag(a, "verify")) code = verify(&out, &x, json);
+            (as_json ? json_artifact : add_artifact)(&out, &x);
+        if (cli_flag(a, "verify")) code = verify(&out, &x, as_json);
         cli_out(out.s, out.len);
         str_free(&out);
     } else {
         code = cli_fail(&e);
     }
     for (size_t i = 0; x.p && i < x.where.n_package; i++) coreml_close(x.p[i]);
+    for (size_t i = 0; i < x.others.n_model; i++) rt_model_close(x.others.model[i]);
     arena_free(x.a);
     return code;
 }

@@ -57,7 +57,17 @@ for set in "$MILLET_CASES"/thirdparty/*/; do
     done
     expect 0 "prompt: .*decode: " "$millet" run "$set" --prompt "Once upon a time" -n 4 --ignore-eos # its own tokenizer
     expect 0 "" "$millet" bench "$set" -n 4 -d 16 -r 1 --json
+    packages=$(find "$set" -maxdepth 1 -name '*.mlpackage' | wc -l)
+    expect 0 "" "$millet" inspect "$set"
+    [ "$(grep -c '^  Core ML specification' "$work/stdout")" = "$packages" ] || fail "$name: inspect does not show $packages packages"
+    [ "$packages" = 1 ] || grep -q '^  contract [a-z]' "$work/stdout" || fail "$name: inspect names no contract"
+    expect 0 "" "$millet" inspect "$set" --verify
 done
+# A set is held against a checkpoint as what it is, here another model.
+if [ -e "$MILLET_CASES/models/tiny-qwen3" ]; then
+    expect 1 'the artifact returns 512 logits, the checkpoint has a vocabulary of 4160' \
+        "$millet" check "$MILLET_CASES/thirdparty/anemll035-qwen3-lut46-2chunk" --against "$MILLET_CASES/models/tiny-qwen3"
+fi
 
 best=$MILLET_CASES/thirdparty/johnrocky-qwen3-fp16-monolithic
 expect 1 "model.mlpackage: its graph returns the best token only, no scores: it can't sample or penalise" \
