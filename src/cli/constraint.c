@@ -20,3 +20,9 @@ matcher *cli_constraint(const cli_args *a, const lm *m, err *e) {
     grammar_free(g);
     return c;
 }
+
+bool cli_forms(const cli_args *a, talk_options *o, err *e) {
+    o->form = cli_grammar(a, NULL, e);
+    o->form_behind = o->form ? cli_grammar(a, &(grammar_options){.behind = "</think>"}, e) : NULL;
+    return !e->code;
+}
