@@ -172,6 +172,14 @@ static void syntax_error(reader *r, yajl_handle h) {
             line);
 }
 
+/* Nothing but white space behind the document. */
+static void check_rest(reader *r, const char *text, size_t n, size_t end) {
+    while (end < n && (text[end] == ' ' || text[end] == '\n' || text[end] == '\t' || text[end] == '\r'))
+        end++;
+    if (end < n)
+        err_set(r->e, ERR_FORMAT, "%s: not valid JSON near byte %zu: trailing garbage", r->what, end);
+}
+
 static void *yajl_take(void *ctx, size_t n) {
     (void)ctx;
     return mem_alloc(n);
@@ -197,8 +205,13 @@ const json *json_parse(arena *a, const char *what, const void *text, size_t n, e
     yajl_alloc_funcs memory = {yajl_take, yajl_retake, yajl_give, NULL};
     yajl_handle h = yajl_alloc(&callbacks, &memory, &r);
     if (!h) mem_die(0);
+    /* yajl takes the beginning of a string behind the document for nothing: what is there is looked at here.
+     */
+    yajl_config(h, yajl_allow_trailing_garbage, 1);
     yajl_status s = yajl_parse(h, text, n);
+    size_t end = yajl_get_bytes_consumed(h);
     if (s == yajl_status_ok) s = yajl_complete_parse(h);
+    if (s == yajl_status_ok) check_rest(&r, text, n, end);
     if (s != yajl_status_ok && e->code == ERR_NONE) syntax_error(&r, h);
     yajl_free(h);
     if (e->code == ERR_NONE && !r.root) err_set(e, ERR_FORMAT, "%s: empty, expected JSON", what);
