@@ -2,6 +2,7 @@
  * broken; neighbouring texts of one kind are joined. Each text is read whole, byte by byte, in two pieces cut
  * at every place, and cut at random. */
 #include "test.h"
+#include "text/detokenize.h"
 #include "text/reply.h"
 
 typedef struct {
@@ -359,12 +360,52 @@ static void test_no_delay(void **state) {
     reply_free(r);
 }
 
+/* Token by token, characters and markers cut as tokens cut them, with the end of the turn among them. */
+static void test_tokens(void **state) {
+    (void)state;
+    const char *text =
+        "<think>\nEasy: 😀 é.\n</think>\n\nLet me look, 你好.\n<tool_call>\n{\"name\": \"get_weather\", "
+        "\"arguments\": {\"city\": \"Zürich 🌧\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", "
+        "\"arguments\": {}}\n</tool_call><|im_end|>";
+    const char *want = "R[Easy: 😀 é.] C[Let me look, 你好.] call(get_weather) A[{\"city\": \"Zürich 🌧\"}] "
+                       "end call(now) A[{}] end";
+    char dir[512];
+    err e = {0};
+    token_list ids = {0};
+    snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5", getenv("MILLET_SOURCE"));
+    tokenizer *t = tokenizer_load(dir, &e);
+    if (!t || !tokenizer_encode(t, text, strlen(text), 0, &ids, &e)) fail_msg("%s", e.msg);
+    record got = {.last = -1};
+    reply *r = reply_new(&JSON_CALLS, on_event, &got);
+    detokenizer d;
+    detokenizer_begin(&d, t, true);
+    str piece = {0};
+    for (size_t i = 0; i <= ids.n; i++) {
+        if (i < ids.n)
+            detokenizer_push(&d, ids.ids[i], &piece);
+        else
+            detokenizer_flush(&d, &piece);
+        reply_push(r, str_get(&piece), piece.len);
+        str_clear(&piece);
+    }
+    reply_end(r);
+    close_text(&got);
+    got.out.s[got.out.len - 1] = 0;
+    assert_string_equal(str_get(&got.out), want);
+    assert_int_equal(reply_calls(r), 2);
+    reply_free(r);
+    str_free(&piece);
+    str_free(&got.out);
+    token_list_free(&ids);
+    tokenizer_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),      cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_json_calls), cmocka_unit_test(test_bad_json_calls),
         cmocka_unit_test(test_xml_calls),  cmocka_unit_test(test_bad_xml_calls),
-        cmocka_unit_test(test_no_delay),
+        cmocka_unit_test(test_no_delay),   cmocka_unit_test(test_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
