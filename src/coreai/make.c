@@ -114,6 +114,10 @@ const ai_attr *ai_make_named(ai_make *m, const char *name, const ai_attr *item) 
     return intern_attr(m, (ai_attr){.code = AI_NAMED, .text = name, .item = &item, .n = 1});
 }
 
+const ai_attr *ai_make_named_list(ai_make *m, const char *name, const ai_attr *const *item, uint32_t n) {
+    return intern_attr(m, (ai_attr){.code = AI_NAMED, .text = name, .item = item, .n = n});
+}
+
 /* ---- regions ---- */
 
 ai_scope *ai_scope_new(ai_make *m) {
@@ -181,6 +185,10 @@ const ai_value *ai_scope_dense(ai_scope *s, ir_dtype d, int rank, const int64_t 
     bool splat = all_equal(data, bytes, each);
     return constant(s, ai_make_tensor(s->m, d, rank, dim),
                     (ai_attr){.code = AI_DENSE, .splat = splat, .data = data, .bytes = splat ? each : bytes});
+}
+
+const ai_value *ai_scope_splat(ai_scope *s, const ai_type *t, const void *element, size_t bytes) {
+    return constant(s, t, (ai_attr){.code = AI_DENSE, .splat = true, .data = element, .bytes = bytes});
 }
 
 const ai_value *ai_scope_resource(ai_scope *s, const ir_const *c) {

@@ -35,6 +35,7 @@ const ai_attr *ai_make_real(ai_make *m, float v);
 const ai_attr *ai_make_list(ai_make *m, uint32_t code, const ai_attr *const *item,
                             uint32_t n); /* array, dictionary */
 const ai_attr *ai_make_named(ai_make *m, const char *name, const ai_attr *item);
+const ai_attr *ai_make_named_list(ai_make *m, const char *name, const ai_attr *const *item, uint32_t n);
 
 /* ---- regions ---- */
 
@@ -59,6 +60,8 @@ void ai_scope_region(const ai_scope *s, bool isolated, ai_region *r);
 /* primitive.constant_v1. Elements of d, packed (below a byte: one a byte); equal ones become a splat. */
 const ai_value *ai_scope_dense(ai_scope *s, ir_dtype d, int rank, const int64_t *dim, const void *data,
                                size_t bytes);
+/* Of type t, all elements this one. */
+const ai_value *ai_scope_splat(ai_scope *s, const ai_type *t, const void *element, size_t bytes);
 /* A resource: the bytes of c, in shape and type of its own. */
 const ai_value *ai_scope_resource(ai_scope *s, const ir_const *c);
 const ai_value *ai_scope_ints(ai_scope *s, ir_dtype d, const int64_t *v, uint32_t n); /* d[n], of 32 bits */

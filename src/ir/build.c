@@ -170,6 +170,7 @@ static void emit(ir_builder *b, ir_opcode code, const char *name, ir_value **out
     bool ok = !failed(b);
     if (ok) {
         ir_op *op = ir_add_op(b->p, &b->f->body, code, n_out);
+        op->composite = b->composite;
         if (variadic) ir_set_args(b->p, op, variadic, v, n);
         ok = take_operands(b, op, ap) && finish(b, op, name, out);
         if (!ok) err_where(b->e, "function %s, op %s %s", b->f->name, ir_info(code)->name, name ? name : "");
@@ -304,4 +305,18 @@ ir_value *b_floats(ir_builder *b, ir_dtype d, const float *v, ir_type shape) {
             num_put32(bytes + 4 * i, num_f32_bits(v[i]));
     }
     return shared_const(b, shape, bytes, (size_t)n * each);
+}
+
+void b_composite_begin(ir_builder *b, ir_composite c) {
+    ir_function *f = b->f;
+    f->composite = arena_grow(b->p->a, f->composite, f->n_composite, &f->cap_composite, f->n_composite + 1,
+                              sizeof *f->composite);
+    f->composite[f->n_composite++] = c;
+    b->composite = f->n_composite;
+}
+
+ir_value *b_composite_end(ir_builder *b, ir_value *output) {
+    b->f->composite[b->composite - 1].output = output;
+    b->composite = 0;
+    return output;
 }

@@ -22,6 +22,7 @@ typedef struct {
     arena *scratch, *keys;
     err *e;
     uint32_t serial, const_serial;
+    uint32_t composite; /* of the ops that are being added; 0: none */
 } ir_builder;
 
 ir_builder ir_build(ir_program *p, const char *function, int spec, err *e);
@@ -44,6 +45,11 @@ void b_op_multi(ir_builder *b, ir_opcode code, const char *name, ir_value **out,
  * identity), nor can one value be two outputs. */
 void b_output(ir_builder *b, ir_value *v);
 ir_type b_type(const ir_builder *b, const ir_value *v); /* v->type; a zero type after an error */
+
+/* What is added from here to b_composite_end() is one composite; c's output is set there. c is copied, what
+ * it points to is not. */
+void b_composite_begin(ir_builder *b, ir_composite c);
+ir_value *b_composite_end(ir_builder *b, ir_value *output); /* returns output */
 
 /* Constants: emitted as const ops. b_const() names one (NULL: "const_N") and emits it as it is; the others
  * are unnamed, and equal ones share one op. */

@@ -84,7 +84,27 @@ struct ir_op {
     ir_value **out;
     ir_block **block; /* cond: true, false. while_loop: condition, body */
     uint32_t n_out, n_block;
+    uint32_t composite; /* 1 + index of the one that it is part of; 0: none */
 };
+
+/* A number that a composite declares. */
+typedef struct {
+    const char *name;
+    enum { IR_COMPOSITE_INT, IR_COMPOSITE_REAL, IR_COMPOSITE_BOOL } kind;
+    double value;
+} ir_composite_attr;
+
+/* Ops that together are one thing by name, "rms_norm" or "rope", which formats that know such can say. They
+ * run as any others. Of values made elsewhere they use constants and the inputs only, of theirs nobody uses
+ * but the output. */
+typedef struct {
+    const char *name, *output_name;
+    const char *const *input_name;
+    ir_value *const *input;
+    ir_value *output;
+    uint32_t n_input, n_attr;
+    const ir_composite_attr *attr;
+} ir_composite;
 
 typedef struct {
     const char *name;
@@ -93,6 +113,9 @@ typedef struct {
     size_t n_in, cap_in;
     ir_block body;
     uint32_t n_values; /* ids are 0 .. n_values-1 */
+    ir_composite *composite;
+    uint32_t n_composite;
+    size_t cap_composite;
 } ir_function;
 
 typedef struct {
