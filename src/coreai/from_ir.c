@@ -529,7 +529,7 @@ static const ai_attr *composite_attr(lower *l, const ir_composite *c) {
         const ir_composite_attr *x = &c->attr[i];
         const ai_attr *v = x->kind == IR_COMPOSITE_REAL ? ai_make_real(l->m, (float)x->value)
                            : x->kind == IR_COMPOSITE_BOOL
-                               ? ai_make_integer(l->m, 1, true, x->value != 0 ? -1 : 0)
+                               ? ai_make_integer(l->m, 1, true, x->value != 0)
                                : ai_make_integer(l->m, 64, true, (int64_t)x->value);
         attr[i] = ai_make_named(l->m, x->name, v);
     }

@@ -2,8 +2,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Keys and values of all layers are in one state of five dimensions, of which a call sees the first K
+ * positions. */
 static bool single(const graph *g) {
-    return g->o->preset == PRESET_SINGLE;
+    return g->o->preset != PRESET_CHUNKS;
 }
 
 ir_value *normalize(graph *g, const char *name, ir_value *x, ir_opcode reduce, double eps) {
@@ -20,6 +22,7 @@ ir_value *normalize(graph *g, const char *name, ir_value *x, ir_opcode reduce, d
 ir_value *rms_norm(graph *g, const char *tensor, ir_value *x, weight_fold fold, int64_t n,
                    const char *result) {
     ir_value *w = PARAMETER(g, tensor, fold, g->type.stream, n);
+    if (pipelined(g)) return composite_norm(g, result, x, w);
     ir_value *y = cast(g, normalize(g, "normalized", x, OP_reduce_mean, g->c->eps), b_type(&g->b, w).dtype);
     return cast(g, binary(g, OP_mul, result, y, w), g->type.stream);
 }
@@ -63,6 +66,13 @@ static const ir_const *frequencies(graph *g) {
     return g->frequency = table;
 }
 
+ir_value *rope_frequencies(graph *g) {
+    int64_t half = g->c->rope.dims / 2;
+    float *f = ARENA_ARRAY(g->a, float, (size_t)half);
+    for (int64_t j = 0; j < half; j++) f[j] = (float)inverse_frequency(&g->c->rope, j);
+    return b_const(&g->b, "rope_frequency", ir_const_new(g->a, IR_TYPE(DT_FP32, half), f));
+}
+
 void rope_tables(graph *g, ir_value *positions) {
     ir_value *frequency = b_const(&g->b, "rope_frequency", frequencies(g));
     ir_value *column = b_op(&g->b, OP_expand_dims, "position_column", A_x, cast(g, positions, DT_FP32),
@@ -72,11 +82,19 @@ void rope_tables(graph *g, ir_value *positions) {
     g->sin = cast(g, unary(g, OP_sin, "rope_sin", angle), g->type.stream);
 }
 
+/* What was turned, and behind it what was not (NULL: nothing). */
+static ir_value *join_parts(graph *g, const char *name, ir_value *turned, ir_value *rest) {
+    if (!rest) return turned;
+    return b_opv(&g->b, OP_concat, graph_name(g, name), A_values, (ir_value *[]){turned, rest}, 2, A_axis,
+                 b_i32(&g->b, -1), A_interleave, b_bool(&g->b, false), A_NONE);
+}
+
 ir_value *rope(graph *g, const char *name, ir_value *x) {
     ir_builder *b = &g->b;
     int32_t dims = (int32_t)g->c->rope.dims, half = dims / 2, pass = (int32_t)g->c->head_dim - dims;
     ir_value *part[2] = {x, NULL}, *pair[2];
     if (pass) split_axis(g, "rope_parts", x, -1, (int32_t[]){dims, pass}, 2, part);
+    if (pipelined(g)) return join_parts(g, name, composite_rope(g, name, part[0]), part[1]);
     split_axis(g, "rope_halves", part[0], -1, (int32_t[]){half, half}, 2, pair);
     ir_value *swapped[2] = {binary(g, OP_mul, "rope_negated", pair[1], number(g, g->type.stream, -1)),
                             pair[0]};
@@ -84,9 +102,7 @@ ir_value *rope(graph *g, const char *name, ir_value *x) {
                              b_i32(b, -1), A_interleave, b_bool(b, false), A_NONE);
     ir_value *straight = binary(g, OP_mul, "rope_x_cos", part[0], g->cos);
     ir_value *y = binary(g, OP_add, name, straight, binary(g, OP_mul, "rope_x_sin", turned, g->sin));
-    if (!pass) return y;
-    return b_opv(b, OP_concat, graph_name(g, name), A_values, (ir_value *[]){y, part[1]}, 2, A_axis,
-                 b_i32(b, -1), A_interleave, b_bool(b, false), A_NONE);
+    return join_parts(g, name, y, part[1]);
 }
 
 /* --- attention --- */
@@ -155,7 +171,9 @@ static ir_value *append_stacked(graph *g, const char *name, const state_pair *s,
     ir_value *begin = single(g) ? B_INTS(b, at, 0, 0, 0, 0) : B_INTS(b, at, 0, 0, 0);
     ir_value *end = single(g) ? g->cache_end : B_INTS(b, at + 1, heads, context, d);
     ir_value *all = state_slice(g, s, begin, end, g->type.linear);
-    return RESHAPE(g, arena_printf(g->a, "all_%ss", name), all, 1, heads, 1, single(g) ? -1 : context, d);
+    const char *whole = arena_printf(g->a, "all_%ss", name);
+    if (pipelined(g)) return RESHAPE(g, whole, all, 1, heads, -1, d);
+    return RESHAPE(g, whole, all, 1, heads, 1, single(g) ? -1 : context, d);
 }
 
 static ir_value *append(graph *g, const char *name, ir_value *v) {
@@ -169,6 +187,8 @@ static ir_value *attend(graph *g, ir_value *q, ir_value *keys, ir_value *values)
     const ckpt_config *c = g->c;
     ir_builder *b = &g->b;
     int32_t heads = (int32_t)c->heads, groups = (int32_t)c->kv_heads, d = (int32_t)c->head_dim, t = g->tokens;
+    if (pipelined(g))
+        return from_heads(g, "attended_heads", composite_attention(g, q, keys, values), heads, d);
     q = RESHAPE(g, "query_groups", q, 1, groups, heads / groups, t, d);
     ir_value *scores = matmul(g, "scores", q, keys, false, true);
     scores = binary(g, OP_add, "masked_scores", cast(g, scores, g->type.stream), g->mask);
@@ -196,7 +216,8 @@ ir_value *attention(graph *g, ir_value *x, const attention_kind *k) {
     if (k->gate)
         split_axis(g, "query_and_gate", q_gate[0], -1, (int32_t[]){(int32_t)d, (int32_t)d}, 2, q_gate);
     q = positioned(g, "query", q_gate[0], k);
-    q = binary(g, OP_mul, "query_scaled", q, number(g, g->type.stream, (float)(1 / sqrt((double)d))));
+    if (!pipelined(g))
+        q = binary(g, OP_mul, "query_scaled", q, number(g, g->type.stream, (float)(1 / sqrt((double)d))));
     key = positioned(g, "key", to_heads(g, "key", key, c->kv_heads, d), k);
     cache_bounds(g);
     ir_value *keys = append(g, "key", key);

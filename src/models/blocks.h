@@ -29,9 +29,11 @@ typedef struct {
 /* The head's weight in pieces of MODELS_HEAD_ROWS rows, which a tied embedding shares. */
 typedef struct {
     ir_value **part; /* of the function that is being built, from its first piece on; NULL: not made yet */
+    int64_t rows;    /* of a piece */
     int64_t n_part;  /* of the whole head */
     const st_tensor *tensor;
-    bool tied; /* it is the embedding */
+    bool tied;  /* it is the embedding */
+    bool apart; /* it is the embedding, in a constant of its own */
 } head_weights;
 
 struct model_family;
@@ -69,8 +71,10 @@ typedef struct graph {
     ir_value *cos, *sin;  /* [T, rope.dims], stream dtype */
     ir_value *mask;       /* added to the scores: [K] or [T,K] (chunks), [1,1,1,T,K] (single), stream dtype */
     ir_value *past, *end; /* int32 [1]: position of the first token of the call; past + T */
-    ir_value *cache_begin, *cache_end; /* bounds of this call's keys and values in their states */
-    struct state_pair *cache;          /* the stacked keys and values; NULL: a state for each layer */
+    ir_value *cache_begin, *cache_end;    /* bounds of this call's keys and values in their states */
+    struct state_pair *cache;             /* the stacked keys and values; NULL: a state for each layer */
+    ir_value *positions;                  /* pipelined: int32 [1,T], of this call's tokens */
+    struct state_stack *convs, *memories; /* pipelined: of all DeltaNet layers */
     ir_value *valid;      /* prefill: int32 [1], how many tokens are real; the others stand behind them */
     ir_value *live;       /* with DeltaNet: [T,1] in core dtype, 1 for real tokens and 0 for others */
     ir_value *kept_begin; /* the same: where the columns begin that a convolution keeps */
@@ -116,12 +120,26 @@ ir_value *parameter(graph *g, const char *name, weight_fold fold, ir_dtype d, in
     parameter(g, name, fold, d, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                   \
               (int64_t[]){__VA_ARGS__})
 
+/* The states of several layers in one, [layers,1,...], which is read once and written once a call. */
+typedef struct state_stack {
+    ir_value *state;
+    ir_value **next; /* what each layer leaves, [1,1,...] */
+    int32_t n, at;   /* layers; of those built so far */
+} state_stack;
+
 /* A state, or two: Core ML states are fp16 only; a value kept as fp16 value + fp16 remainder has 22 bits. */
 typedef struct state_pair {
     const char *name;
     ir_value *value, *rest; /* rest NULL: not split */
+    state_stack *stack;     /* it is layer `slice` of one; NULL */
+    int32_t slice;
+    ir_type type;
 } state_pair;
 state_pair state_declare(graph *g, const char *name, ir_type t, bool split);
+/* A state of a DeltaNet layer, [1,...]: its own, or its layer of a stack (NULL: there is none). */
+state_pair state_of_layer(graph *g, state_stack *stack, const char *name, ir_type t, bool split);
+/* Writes what the layers left. */
+void stack_write(graph *g, const char *name, state_stack *s);
 /* Tells the outside which slice of a state the layer has. */
 void state_note(graph *g, const state_pair *s, bool recurrent, int64_t slice);
 ir_value *state_read(graph *g, const state_pair *s, ir_dtype d);
@@ -151,6 +169,8 @@ ir_value *swiglu(graph *g, ir_value *x);
 
 /* Positions past, past + 1, ... end - 1 as fp32 angles; sets g->cos and g->sin. */
 void rope_tables(graph *g, ir_value *positions);
+/* theta^(-2j/dims) of the first half of them, fp32 [dims / 2]. */
+ir_value *rope_frequencies(graph *g);
 /* Rotates the first rope.dims of the last axis; x [1, heads, T, D] in stream dtype. */
 ir_value *rope(graph *g, const char *name, ir_value *x);
 
@@ -194,6 +214,24 @@ void head_top_k(graph *g, ir_value *x, int64_t k);
 /* The body of the current function, in the form of each preset. */
 void build_chunk(graph *g);
 void build_single(graph *g);
+void build_pipelined(graph *g); /* pipelined.c */
+/* Size of an axis of x, int32 [1]. */
+ir_value *size_of(graph *g, const char *name, ir_value *x, int axis);
+ir_value *run_layers(graph *g, ir_value *x);
+ir_value *final_norm(graph *g, ir_value *x);
+/* How many layers of the part are of a kind. */
+int64_t count_layers(const graph *g, bool linear);
+
+/* --- pipelined.c: what is one thing by name there
+ * ---------------------------------------------------------------------------------------------- */
+
+bool pipelined(const graph *g);
+/* weight times the normalised x, both given. */
+ir_value *composite_norm(graph *g, const char *name, ir_value *x, ir_value *weight);
+/* Turns x [1,heads,T,dims] by g->positions. */
+ir_value *composite_rope(graph *g, const char *name, ir_value *x);
+/* Causal attention of q [1,A,T,D] over keys and values [1,G,K,D]: [1,A,T,D]. */
+ir_value *composite_attention(graph *g, ir_value *q, ir_value *keys, ir_value *values);
 
 /* --- families
  * ------------------------------------------------------------------------------------------------------ */

@@ -33,7 +33,8 @@ static ir_value *newest(graph *g, const sizes *s, ir_value *history) {
 static ir_value *convolve(graph *g, const sizes *s, ir_value *u) {
     ir_builder *b = &g->b;
     const char *name = arena_printf(g->a, "conv_%lld", (long long)g->layer);
-    state_pair state = state_declare(g, name, IR_TYPE(DT_FP16, 1, s->channels, s->taps - 1), g->split_all);
+    state_pair state =
+        state_of_layer(g, g->convs, name, IR_TYPE(DT_FP16, 1, s->channels, s->taps - 1), g->split_all);
     state_note(g, &state, true, 0);
     u = cast(g, u, g->type.linear);
     u = g->tokens == 1 ? RESHAPE(g, "conv_column", u, 1, s->channels, 1)
@@ -136,7 +137,8 @@ static ir_value *recall(graph *g, const sizes *s, ir_value *x, ir_value *q, ir_v
     ir_value *beta = by_head(g, s, "beta", write_strength(g, x));
     const char *name = arena_printf(g->a, "rec_%lld", (long long)g->layer);
     bool split = g->split_all || g->o->split_state;
-    state_pair state = state_declare(g, name, IR_TYPE(DT_FP16, 1, s->heads * s->repeat, s->dk, s->dv), split);
+    state_pair state =
+        state_of_layer(g, g->memories, name, IR_TYPE(DT_FP16, 1, s->heads * s->repeat, s->dk, s->dv), split);
     state_note(g, &state, true, 0);
     return (one ? step : steps)(g, s, &state, q, k, v, beta, decay);
 }

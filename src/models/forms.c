@@ -12,18 +12,17 @@ static ir_value *causal_mask(graph *g, ir_value *positions) {
     return binary(g, OP_mul, "mask", hidden, number(g, d, d == DT_FP16 ? 30000 : 65504));
 }
 
-static ir_value *run_layers(graph *g, ir_value *x) {
+ir_value *run_layers(graph *g, ir_value *x) {
     for (g->layer = g->part.layer; g->layer < g->part.end_layer; g->layer++) x = g->family->layer(g, x);
     g->layer = -1;
     return x;
 }
 
-static ir_value *final_norm(graph *g, ir_value *x) {
+ir_value *final_norm(graph *g, ir_value *x) {
     return rms_norm(g, "norm.weight", x, g->family->final_norm, g->c->hidden, "final_norm_out");
 }
 
-/* How many layers of the part are of a kind. */
-static int64_t count_layers(const graph *g, bool linear) {
+int64_t count_layers(const graph *g, bool linear) {
     int64_t n = 0;
     for (int64_t i = g->part.layer; i < g->part.end_layer; i++) n += g->c->linear_layer[i] == linear;
     return n;
@@ -106,7 +105,7 @@ void build_chunk(graph *g) {
     head_logits(g, x);
 }
 
-static ir_value *size_of(graph *g, const char *name, ir_value *x, int axis) {
+ir_value *size_of(graph *g, const char *name, ir_value *x, int axis) {
     ir_value *shape = b_op(&g->b, OP_shape, arena_printf(g->a, "%s_shape", x->name), A_x, x, A_NONE);
     return b_op(&g->b, OP_slice_by_index, name, A_x, shape, A_begin, B_INTS(&g->b, axis), A_end,
                 B_INTS(&g->b, axis + 1), A_NONE);

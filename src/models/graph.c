@@ -161,13 +161,13 @@ ir_value *linear(graph *g, const char *module, ir_value *x, int64_t in, int64_t 
 /* --- states --- */
 
 state_pair state_declare(graph *g, const char *name, ir_type t, bool split) {
-    state_pair s = {.name = name, .value = b_state(&g->b, name, t)};
+    state_pair s = {.name = name, .value = b_state(&g->b, name, t), .type = t};
     if (split) s.rest = b_state(&g->b, arena_printf(g->a, "%s_lo", name), t);
     return s;
 }
 
 void state_note(graph *g, const state_pair *s, bool recurrent, int64_t slice) {
-    if (g->out->program->n_func > 1) return; /* all functions have the same states */
+    if (g->out->program->n_func > 1 || s->stack) return; /* all functions have the same states */
     g->state = arena_grow(g->a, g->state, g->n_state, &g->cap_state, g->n_state + 1, sizeof *g->state);
     g->state[g->n_state++] =
         (models_state){g->layer, s->name, s->rest ? s->rest->name : NULL, recurrent, slice};
@@ -181,9 +181,9 @@ static void write(graph *g, ir_value *state, ir_value *v) {
     b_op_multi(&g->b, OP_write_state, NULL, NULL, 0, A_input, state, A_data, v, A_NONE);
 }
 
-/* The value as fp16 and, when the state is split, what rounding took away. */
+/* The value as the state has it and, when that is split, what rounding took away. */
 static void halves(graph *g, const state_pair *s, ir_value *v, ir_value **hi, ir_value **lo) {
-    *hi = cast(g, v, DT_FP16);
+    *hi = cast(g, v, (ir_dtype)s->type.dtype);
     *lo = NULL;
     if (!s->rest) return;
     ir_value *rest =
@@ -196,14 +196,45 @@ static ir_value *join(graph *g, const state_pair *s, ir_value *hi, ir_value *lo,
     return lo ? binary(g, OP_add, arena_printf(g->a, "%s_joined", s->name), v, cast(g, lo, d)) : v;
 }
 
-ir_value *state_read(graph *g, const state_pair *s, ir_dtype d) {
-    ir_value *hi = read(g, s->name, s->value);
-    return join(g, s, hi, s->rest ? read(g, s->rest->name, s->rest) : NULL, d);
-}
-
 static ir_value *read_slice(graph *g, const char *name, ir_value *state, ir_value *begin, ir_value *end) {
     return b_op(&g->b, OP_slice_by_index, arena_printf(g->a, "%s_slice", name), A_x, read(g, name, state),
                 A_begin, begin, A_end, end, A_NONE);
+}
+
+state_pair state_of_layer(graph *g, state_stack *stack, const char *name, ir_type t, bool split) {
+    if (!stack) return state_declare(g, name, t, split);
+    return (state_pair){.name = name, .stack = stack, .slice = stack->at++, .type = t};
+}
+
+/* The layer's part [1,1,...] of all, without its first axis. */
+static ir_value *stack_read(graph *g, const state_pair *s, ir_dtype d) {
+    int32_t begin[IR_MAX_RANK] = {s->slice}, end[IR_MAX_RANK] = {s->slice + 1}, shape[IR_MAX_RANK];
+    uint32_t rank = s->type.rank;
+    for (uint32_t i = 0; i < rank; i++) end[i + 1] = shape[i] = (int32_t)s->type.dim[i];
+    ir_value *part =
+        read_slice(g, s->name, s->stack->state, b_ints(&g->b, begin, rank + 1), b_ints(&g->b, end, rank + 1));
+    return cast(g, reshape(g, arena_printf(g->a, "%s_own", s->name), part, b_ints(&g->b, shape, rank)), d);
+}
+
+static void stack_keep(graph *g, const state_pair *s, ir_value *v) {
+    v = cast(g, v, (ir_dtype)b_type(&g->b, s->stack->state).dtype);
+    s->stack->next[s->slice] = b_op(&g->b, OP_expand_dims, arena_printf(g->a, "%s_next", s->name), A_x, v,
+                                    A_axes, B_INTS(&g->b, 0), A_NONE);
+}
+
+void stack_write(graph *g, const char *name, state_stack *s) {
+    if (!s) return;
+    write(g, s->state,
+          s->n == 1
+              ? s->next[0]
+              : b_opv(&g->b, OP_concat, arena_printf(g->a, "%s_all", name), A_values, s->next, (uint32_t)s->n,
+                      A_axis, b_i32(&g->b, 0), A_interleave, b_bool(&g->b, false), A_NONE));
+}
+
+ir_value *state_read(graph *g, const state_pair *s, ir_dtype d) {
+    if (s->stack) return stack_read(g, s, d);
+    ir_value *hi = read(g, s->name, s->value);
+    return join(g, s, hi, s->rest ? read(g, s->rest->name, s->rest) : NULL, d);
 }
 
 ir_value *state_slice(graph *g, const state_pair *s, ir_value *begin, ir_value *end, ir_dtype d) {
@@ -212,6 +243,10 @@ ir_value *state_slice(graph *g, const state_pair *s, ir_value *begin, ir_value *
 }
 
 void state_write(graph *g, const state_pair *s, ir_value *v) {
+    if (s->stack) {
+        stack_keep(g, s, v);
+        return;
+    }
     ir_value *hi, *lo;
     halves(g, s, v, &hi, &lo);
     write(g, s->value, hi);

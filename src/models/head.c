@@ -24,7 +24,9 @@ bool head_choose(graph *g) {
                    "text_config and the top level disagree about tie_word_embeddings: text_config counts");
     w->tied = c->tie_embeddings && (!own || weight_equal(own, table));
     w->tensor = w->tied ? table : own;
-    w->n_part = (c->vocab + MODELS_HEAD_ROWS - 1) / MODELS_HEAD_ROWS;
+    w->rows = pipelined(g) ? c->vocab : MODELS_HEAD_ROWS;
+    w->n_part = (c->vocab + w->rows - 1) / w->rows;
+    if (w->tied && g->o->untied_head) w->tied = false, w->apart = true;
     if (c->tie_embeddings && !w->tied)
         graph_note(g, NOTE_WARNING, "lm_head.weight", 1,
                    arena_printf(g->a,
@@ -45,11 +47,12 @@ static void make_parts(graph *g) {
     ir_dtype d = graph_weight_dtype(g, w->tensor, FOLD_NONE, g->type.weight);
     w->part = ARENA_ARRAY(g->a, ir_value *, (size_t)pieces(g));
     for (int64_t i = g->part.piece; i < g->part.end_piece; i++) {
-        int64_t first = i * MODELS_HEAD_ROWS,
-                rows = c->vocab - first < MODELS_HEAD_ROWS ? c->vocab - first : MODELS_HEAD_ROWS;
+        int64_t first = i * w->rows, rows = c->vocab - first < w->rows ? c->vocab - first : w->rows;
         const char *name =
             w->n_part == 1 ? "lm_head_weight" : arena_printf(g->a, "lm_head_weight_%lld", (long long)i);
-        const ir_const *k = graph_const(g, w->tensor, FOLD_NONE, first, IR_TYPE(d, rows, c->hidden));
+        ir_type t = IR_TYPE(d, rows, c->hidden);
+        const ir_const *k = w->apart ? weight_const(g->a, w->tensor, FOLD_NONE, first, t)
+                                     : graph_const(g, w->tensor, FOLD_NONE, first, t);
         w->part[i - g->part.piece] = b_const(&g->b, name, k);
     }
 }
@@ -115,6 +118,13 @@ static ir_value *join(graph *g, const char *name, ir_value *const *v, int64_t n)
 void head_logits(graph *g, ir_value *x) {
     int64_t n = pieces(g);
     make_parts(g);
+    if (pipelined(g)) { /* the engine wants fp16, whatever the product was made in */
+        bool wide = b_type(&g->b, x).dtype != g->type.linear;
+        ir_value *y = b_op(&g->b, OP_linear, wide ? "logits_wide" : "logits", A_x, x, A_weight,
+                           g->head.part[0], A_NONE);
+        b_output(&g->b, wide ? cast_named(g, "logits", y, g->type.linear) : y);
+        return;
+    }
     ir_value **y = ARENA_ARRAY(g->a, ir_value *, (size_t)n);
     for (int64_t i = 0; i < n; i++) y[i] = piece(g, i, x, n == 1 ? "logits" : "logits_part");
     b_output(&g->b, n == 1 ? y[0] : join(g, "logits", y, n));

@@ -7,6 +7,7 @@ static ir_value *layer(graph *g, ir_value *x) {
 }
 
 const model_family family_llama = {
-    .config = {.name = "llama", .model_type = {"llama"}, .rotary_factor = 1, .gguf = "llama", .gguf_pairs = true},
+    .config =
+        {.name = "llama", .model_type = {"llama"}, .rotary_factor = 1, .gguf = "llama", .gguf_pairs = true},
     .layer = layer,
 };

@@ -35,11 +35,12 @@ models_preset models_default_preset(const ckpt_config *c) {
     return models_has_preset(c, PRESET_SINGLE, NULL) ? PRESET_SINGLE : PRESET_CHUNKS;
 }
 
+/* Pipelined: a recurrence is stepped in fp32, whatever its states are. */
 static precision_roles roles(const models_options *o) {
+    ir_dtype core = o->split_state || o->preset == PRESET_PIPELINED ? DT_FP32 : DT_FP16;
     switch (o->precision) {
     case PRECISION_FLOAT32: return (precision_roles){DT_FP32, DT_FP32, DT_FP32, DT_FP32, 0};
-    case PRECISION_FLOAT16:
-        return (precision_roles){DT_FP16, DT_FP16, DT_FP16, o->split_state ? DT_FP32 : DT_FP16, 0};
+    case PRECISION_FLOAT16: return (precision_roles){DT_FP16, DT_FP16, DT_FP16, core, 0};
     case PRECISION_MIXED: break;
     }
     return (precision_roles){DT_FP16, DT_FP16, DT_FP32, DT_FP32, 0};
@@ -107,12 +108,13 @@ static const char *prefill_list(graph *g) {
 static void describe(graph *g) {
     static const char *const precisions[] = {"mixed", "float16", "float32"};
     const models_options *o = g->o;
+    static const char *const presets[] = {"chunks", "single", "pipelined"};
     bool single = o->preset == PRESET_SINGLE;
     const char **p = ARENA_ARRAY(g->a, const char *, 24);
     size_t n = 0;
     p[n++] = "model_type", p[n++] = g->c->model_type;
     p[n++] = "family", p[n++] = g->c->family->name;
-    p[n++] = "preset", p[n++] = single ? "single" : "chunks";
+    p[n++] = "preset", p[n++] = presets[o->preset];
     p[n++] = "precision", p[n++] = precisions[o->precision];
     p[n++] = "context_length", p[n++] = arena_printf(g->a, "%lld", (long long)o->context);
     p[n++] = "vocab_size", p[n++] = arena_printf(g->a, "%lld", (long long)g->c->vocab);
@@ -173,17 +175,19 @@ static void begin_function(graph *g, const char *name, int64_t tokens) {
     g->head.part = NULL;
     g->past = g->end = g->valid = g->cache_begin = g->cache_end = NULL;
     g->cache = NULL;
+    g->convs = g->memories = NULL;
 }
 
 static void build_function(graph *g, const char *name, int64_t tokens) {
     begin_function(g, name, tokens);
-    (g->o->preset == PRESET_SINGLE ? build_single : build_chunk)(g);
+    static void (*const build[])(graph *) = {build_chunk, build_single, build_pipelined};
+    build[g->o->preset](g);
     ir_build_end(&g->b);
 }
 
 /* The tensor behind the host's table, and the type that its rows are taken in. */
 static bool choose_embedding(graph *g) {
-    if (g->o->preset == PRESET_SINGLE) return true;
+    if (g->o->preset != PRESET_CHUNKS) return true;
     g->embedding = graph_tensor(g, "embed_tokens.weight", 2, (int64_t[]){g->c->vocab, g->c->hidden});
     if (g->embedding) g->input_dtype = graph_weight_dtype(g, g->embedding, FOLD_NONE, roles(g->o).weight);
     return g->b.e->code == ERR_NONE;
@@ -194,7 +198,8 @@ models_work *models_begin(arena *a, const checkpoint *c, const models_options *o
     if (!check_options(config, o, e)) return NULL;
     graph *g = ARENA_NEW(a, graph);
     *g = (graph){.b.e = e, .a = a, .ckpt = c, .c = config, .o = o, .family = family_of(config), .layer = -1};
-    g->split_all = o->precision == PRECISION_FLOAT32;
+    g->split_all =
+        o->precision == PRECISION_FLOAT32 && o->preset != PRESET_PIPELINED; /* its states may be fp32 */
     g->weights = map_new(a, checkpoint_count(c));
     g->used = map_new(a, checkpoint_count(c));
     g->scanned = map_new(a, checkpoint_count(c));
@@ -219,6 +224,11 @@ models_part models_whole(const models_work *w) {
     return (models_part){.end_layer = w->c->layers, .end_piece = w->head.n_part};
 }
 
+/* A call takes any number of tokens; one with a recurrence takes one. */
+static bool models_flexible(const graph *g) {
+    return g->o->preset == PRESET_SINGLE || (pipelined(g) && !count_layers(g, true));
+}
+
 bool models_build_part(models_work *g, const models_part *part, bool decode_only, models_graph *out, err *e) {
     const models_options *o = g->o;
     size_t n_prefill = decode_only ? 0 : o->n_prefill;
@@ -228,7 +238,7 @@ bool models_build_part(models_work *g, const models_part *part, bool decode_only
     g->part = *part;
     g->state = NULL;
     g->n_state = g->cap_state = 0;
-    build_function(g, o->n_prefill ? "decode" : "main", o->preset == PRESET_SINGLE ? -1 : 1);
+    build_function(g, o->n_prefill ? "decode" : "main", models_flexible(g) ? -1 : 1);
     for (size_t i = 0; i < n_prefill && e->code == ERR_NONE; i++)
         build_function(g, arena_printf(g->a, "prefill_%lld", (long long)o->prefill[i]), o->prefill[i]);
     out->state = g->state;

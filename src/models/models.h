@@ -5,7 +5,8 @@
 #include "checkpoint/checkpoint.h"
 #include "ir/build.h"
 
-typedef enum { PRESET_CHUNKS, PRESET_SINGLE } models_preset;
+/* The form of the graph; pipelined is that of Core AI's engines (models/pipelined.c). */
+typedef enum { PRESET_CHUNKS, PRESET_SINGLE, PRESET_PIPELINED } models_preset;
 typedef enum { PRECISION_MIXED, PRECISION_FLOAT16, PRECISION_FLOAT32 } models_precision;
 
 typedef struct {
@@ -14,9 +15,11 @@ typedef struct {
     bool fp16_weights; /* matrices in fp16 also in float32: what compressed weights decode to */
     bool split_state;  /* recurrent state as value + remainder (always on in float32, where every state is
                           split) */
-    bool stacked_kv; /* chunks: keys and values of a part's layers in one state each; else a state a layer */
-    int64_t context; /* static KV cache length (chunks), upper bound of K (single) */
-    int64_t top_k;   /* single: 0 = logits */
+    bool stacked_kv;  /* chunks: keys and values of a part's layers in one state each; else a state a layer */
+    bool untied_head; /* pipelined: a head that is the embedding is a constant of its own, to be compressed
+                         apart */
+    int64_t context;  /* static KV cache length (chunks), upper bound of K (single, pipelined) */
+    int64_t top_k;    /* single: 0 = logits */
     const int64_t
         *prefill;     /* chunks: tokens of each prefill function, ascending; up to 64, or multiples of 64 */
     size_t n_prefill; /* 0: one function "main"; else "decode" and "prefill_N" for each */
@@ -56,7 +59,7 @@ typedef struct {
  * state of the one before; all but the last give hidden_out fp32 [1,T,h], the last logits of the last valid
  * token. With row set the head is in programs of its own, a range of pieces each: the last program with
  * layers gives hidden_out [1,1,h] of the last valid token, the head's take it and give logits of their rows.
- * Preset single: everything. */
+ * Presets single and pipelined: everything. */
 typedef struct {
     int64_t layer, end_layer; /* may be empty: the head alone */
     int64_t piece, end_piece; /* empty: no head */

@@ -8,6 +8,7 @@ static ir_value *layer(graph *g, ir_value *x) {
 }
 
 const model_family family_qwen3 = {
-    .config = {.name = "qwen3", .model_type = {"qwen3"}, .rotary_factor = 1, .head_dim = 128, .gguf = "qwen3"},
+    .config =
+        {.name = "qwen3", .model_type = {"qwen3"}, .rotary_factor = 1, .head_dim = 128, .gguf = "qwen3"},
     .layer = layer,
 };
