@@ -457,6 +457,7 @@ typedef struct {
     const char *share_weights; /* directory of artifacts: equal weight files become hard links; NULL: none */
     const millet_cancel *cancel;     /* NULL, or what ends the conversion as `progress` does */
     const millet_open_options *open; /* its allocator and log; may be NULL */
+    const char *format;              /* "coreml" (NULL), "coreai": a bundle with one .aimodel */
 } millet_convert_options;
 
 /* Converts a Hugging Face checkpoint directory into the artifact directory out. options may be NULL. *summary

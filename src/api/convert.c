@@ -22,7 +22,8 @@ static void convert(void *args, err *e) {
     const millet_convert_options *o = &k->o;
     char chunks[24];
     snprintf(chunks, sizeof chunks, "%lld", (long long)o->chunks);
-    const convert_options c = {.preset = o->preset,
+    const convert_options c = {.format = o->format,
+                               .preset = o->preset,
                                .precision = o->precision,
                                .state = o->state,
                                .context = o->context,

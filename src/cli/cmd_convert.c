@@ -100,6 +100,7 @@ int cmd_convert(const cli_args *a) {
     progress p = {.start = start, .terminal = isatty(STDERR_FILENO)};
     p.shown = !quiet && (p.terminal || cli_flag(a, "progress"));
     const convert_options o = {
+        .format = cli_text(a, "format"),
         .preset = cli_text(a, "preset"),
         .precision = cli_text(a, "precision"),
         .state = cli_text(a, "state"),

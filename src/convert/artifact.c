@@ -63,8 +63,8 @@ static bool copy_file(const char *from, const char *to, err *e) {
 }
 
 static bool write_text(job *j, const char *name, const str *text, err *e) {
-    return file_write(arena_printf(j->a, "%s/%s", job_staged(j, TOKENIZER_NAME), name), text->s, text->len,
-                      e);
+    return file_write(arena_printf(j->a, "%s/%s", job_staged(j, job_tokenizer_name(j)), name), text->s,
+                      text->len, e);
 }
 
 bool job_read_tokenizer(job *j, err *e) {
@@ -75,7 +75,7 @@ bool job_read_tokenizer(job *j, err *e) {
 static bool write_tokenizer(job *j, err *e) {
     j->tokenizer_files = "tokenizer.json, tokenizer_config.json";
     j->has_tokenizer = true;
-    return file_make_dirs(job_staged(j, TOKENIZER_NAME), e) &&
+    return file_make_dirs(job_staged(j, job_tokenizer_name(j)), e) &&
            write_text(j, "tokenizer.json", &j->tokenizer, e) &&
            write_text(j, "tokenizer_config.json", &j->tokenizer_config, e);
 }
@@ -89,7 +89,8 @@ bool job_copy_tokenizer(job *j, err *e) {
                                         "merges.txt",
                                         "chat_template.jinja",
                                         "generation_config.json"};
-    const char *dir = job_staged(j, TOKENIZER_NAME), *source = j->o->tokenizer ? j->o->tokenizer : j->dir;
+    const char *dir = job_staged(j, job_tokenizer_name(j)),
+               *source = j->o->tokenizer ? j->o->tokenizer : j->dir;
     if (j->tokenizer.len) return write_tokenizer(j, e);
     j->tokenizer_files = "";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -57,7 +57,7 @@ static void list_weight(job *j, map *seen, uint64_t *at, const char *name, const
 }
 
 /* Lists a package's weights in order of first use, which is the order they are written in. */
-static void list_weights(job *j, const job_package *p) {
+void job_list_weights(job *j, const job_package *p) {
     const ir_function *f = p->g.program->func[0];
     map *seen = map_new(j->a, f->body.n_op);
     uint64_t at = j->total_bytes;
@@ -100,7 +100,7 @@ bool job_build(job *j, err *e) {
             return err_where(e, "%s: the program that was built breaks a rule", p->name);
         if (!coreml_weight_bytes(p->g.program, &p->weight_bytes, e)) return false;
         add_report(j, &report);
-        list_weights(j, p);
+        job_list_weights(j, p);
     }
     j->note = models_notes(j->work, &j->n_note);
     return true;

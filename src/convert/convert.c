@@ -19,7 +19,14 @@ static bool open_checkpoint(job *j, err *e) {
            (j->into || job_begin_output(j, e));
 }
 
+static bool write_bundle(job *j, err *e) {
+    return job_plan(j, e) && (!j->into || (job_name_output(j, e) && job_begin_output(j, e))) &&
+           job_build_asset(j, e) && job_write_asset(j, e) && job_copy_tokenizer(j, e) &&
+           job_write_bundle_metadata(j, e) && job_write_report(j, e);
+}
+
 static bool write_one(job *j, err *e) {
+    if (j->coreai) return write_bundle(j, e);
     return job_plan(j, e) && (!j->into || (job_name_output(j, e) && job_begin_output(j, e))) &&
            job_build(j, e) && job_write_table(j, e) && job_write_packages(j, e) && job_list_packages(j, e) &&
            job_share_weights(j, e) && job_copy_tokenizer(j, e) && job_write_metadata(j, e) &&

@@ -5,6 +5,8 @@
  * model.mlpackage, metadata.json, Tokenizer/ with variants  <Model>-TopK64-W8.mlpackage ...,
  * conversion_manifest.json, Tokenizer/
  *
+ * format coreai  <model>.aimodel, metadata.json, tokenizer/
+ *
  * With into set, OUT is a directory below the given one whose name tells model and options, and the table
  * lies beside it, shared by all of the model's artifacts there. */
 #ifndef CONVERT_CONVERT_H
@@ -15,6 +17,7 @@
 /* Text options are NULL, numbers 0 where the default is meant. What does not apply to the preset is refused.
  */
 typedef struct {
+    const char *format;    /* "coreml" (NULL), "coreai": a bundle, in place of packages */
     const char *preset;    /* "chunks", "single"; NULL: the family's default */
     const char *precision; /* "mixed" (NULL), "float16", "float32" */
     const char *state;     /* "split", "fp16"; NULL: split, in precision float16 fp16 */
@@ -26,7 +29,8 @@ typedef struct {
     const char *table;     /* chunks: kind of the host table, "int8", "fp16", "fp32"; NULL: int8 with a scheme
                               other than fp16, else fp32 in precision float32, else fp16 */
     uint64_t max_file_size;     /* chunks: bytes of a weight file; 0: 2 GiB - 16 MiB */
-    const char *quantize;       /* scheme of the weights (quantize/scheme.h); NULL: none */
+    const char *quantize;       /* scheme of the weights (quantize/scheme.h); coreai: also int8lin, int8hu,
+                                   int4lin; NULL: none */
     const char *vocab;          /* scheme of embedding and head; "same" (NULL): as the others */
     const char *recipe;         /* file of rules by name pattern; NULL: none */
     int64_t group_size;         /* lut schemes: output channels a table; 0: 32 */

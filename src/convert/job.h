@@ -51,6 +51,7 @@ typedef struct job {
     const char *into;      /* directory that OUT is made in; NULL: OUT was named */
     const convert_options *o;
     models_options graph_options;
+    bool coreai; /* the format */
     bool compress;
     quant_recipe recipe;
     quant_report compressed; /* of all packages */
@@ -66,7 +67,8 @@ typedef struct job {
     uint64_t max_file_size;
     const char *only_package; /* name of a single package; NULL: PACKAGE_NAME */
     job_package *package;
-    size_t n_package, n_chunk; /* n_chunk: those that are no head_J_of_M */
+    const struct ai_tree *asset; /* format coreai: what is written */
+    size_t n_package, n_chunk;   /* n_chunk: those that are no head_J_of_M */
     job_table table;
     stage *st;
     /* progress: the weights in the order they are written */
@@ -104,6 +106,8 @@ bool job_is_vocab(const char *name);
 void job_name_model(job *j);
 const char *job_scheme_name(const job *j); /* "lut6", "w4-vocab-w8b32", "fp16-recipe" */
 const char *job_artifact_name(const job *j);
+const char *job_slug(const job *j);           /* the model's name as part of file names */
+const char *job_tokenizer_name(const job *j); /* of the directory */
 const char *job_table_name(const job *j);
 /* s with c for every byte that is not UTF-8: directories may be called anything, strings of a package not. */
 const char *job_printable(arena *a, const char *s, char c);
@@ -122,6 +126,14 @@ bool job_plan(job *j, err *e);
 bool job_build(job *j, err *e);
 /* One program. report NULL: only to measure it: one function, without a precision plan. */
 bool job_build_part(job *j, const models_part *part, models_graph *g, quant_report *report, err *e);
+
+void job_list_weights(job *j, const job_package *p);
+
+/* bundle.c: the same of format coreai. */
+const char *job_asset_name(const job *j);
+bool job_build_asset(job *j, err *e);
+bool job_write_asset(job *j, err *e);
+bool job_write_bundle_metadata(job *j, err *e);
 
 /* artifact.c: tells the caller where the work is; ERR_CANCELLED when he wants no more. total 0: nothing is
  * written yet. */

@@ -32,13 +32,17 @@ const char *job_printable(arena *a, const char *s, char c) {
 }
 
 /* The model's name as part of file names: lower case, nothing but [a-z0-9._-]. */
-static const char *slug(const job *j) {
+const char *job_slug(const job *j) {
     char *s = arena_str(j->a, j->model_name);
     for (char *p = s; *p; p++) {
         if (*p >= 'A' && *p <= 'Z') *p = (char)(*p - 'A' + 'a');
         if (!(*p >= 'a' && *p <= 'z') && !(*p >= '0' && *p <= '9') && !strchr("._-", *p)) *p = '-';
     }
     return s;
+}
+
+const char *job_tokenizer_name(const job *j) {
+    return j->coreai ? "tokenizer" : TOKENIZER_NAME;
 }
 
 const char *job_scheme_name(const job *j) {
@@ -51,7 +55,8 @@ const char *job_scheme_name(const job *j) {
 
 const char *job_artifact_name(const job *j) {
     const models_options *o = &j->graph_options;
-    const char *head = arena_printf(j->a, "%s_ctx%" PRId64, slug(j), o->context);
+    const char *head = arena_printf(j->a, "%s_ctx%" PRId64, job_slug(j), o->context);
+    if (j->coreai) return arena_printf(j->a, "%s_coreai_%s", head, j->o->quantize ? j->o->quantize : "none");
     if (o->preset == PRESET_SINGLE)
         return arena_printf(j->a, "%s_single_topk%" PRId64 "_%s", head, o->top_k, job_scheme_name(j));
     return arena_printf(j->a, "%s_chunks%zu_%s_%s_%s_gqagrouped", head, j->n_chunk,
@@ -60,5 +65,5 @@ const char *job_artifact_name(const job *j) {
 }
 
 const char *job_table_name(const job *j) {
-    return arena_printf(j->a, "%s_embed_tokens.%s.bin", slug(j), embedding_kind_name(j->table.kind));
+    return arena_printf(j->a, "%s_embed_tokens.%s.bin", job_slug(j), embedding_kind_name(j->table.kind));
 }

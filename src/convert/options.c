@@ -27,12 +27,14 @@ static int choice(const char *option, const char *word, const char *const *list,
 
 static bool read_graph_options(job *j, err *e) {
     const convert_options *o = j->o;
+    j->coreai = CHOICE("format", o->format, 0, "coreml", "coreai") == 1;
     int precision = CHOICE("precision", o->precision, PRECISION_MIXED, "mixed", "float16", "float32");
     int split = CHOICE("state", o->state, precision != PRECISION_FLOAT16, "fp16", "split");
     int preset = CHOICE("preset", o->preset, PRESET_CHUNKS, "chunks", "single");
     int stacked = CHOICE("kv", o->kv, 0, "split", "stacked");
     if (e->code) return false;
-    if (!split && precision == PRECISION_FLOAT32)
+    if (j->coreai) preset = PRESET_PIPELINED, split = 0;
+    if (!j->coreai && !split && precision == PRECISION_FLOAT32)
         return err_set(e, ERR_USAGE, "state fp16 contradicts precision float32, which splits every state");
     if (o->context < 0 || o->context > MAX_CONTEXT)
         return err_set(e, ERR_USAGE, "context %" PRId64 ": expected 1 to %d", o->context, MAX_CONTEXT);
@@ -75,9 +77,59 @@ static bool read_chunks(job *j, err *e) {
     return err_set(e, ERR_USAGE, "chunks %.50s: expected auto, or 1 to %d", s, MAX_CHUNKS);
 }
 
+/* The names that Core AI's exporters have for sets of schemes. The embedding stays fp16; hu: the head is
+ * compressed, and the embedding that it shares its weight with is a constant of its own. */
+static const struct {
+    const char *name, *weights;
+    bool head;
+} coreai_schemes[] = {
+    {"none", "fp16", false},  {"fp16", "fp16", false}, {"int8lin", "w8b32", false}, {"int8hu", "w8b32", true},
+    {"int4lin", "w4", false}, {"lut4", "lut4", false}, {"lut6", "lut6", false},     {"lut8", "lut8", false},
+};
+
+static bool read_coreai_recipe(job *j, err *e) {
+    const convert_options *o = j->o;
+    quant_recipe *r = &j->recipe;
+    const char *name = o->quantize ? o->quantize : "none";
+    if (!strcmp(name, "w8"))
+        return err_set(e, ERR_USAGE,
+                       "scheme w8 is not offered for format coreai: int8 per channel gives garbage on the "
+                       "GPU delegate; int8lin has a scale for each 32 weights");
+    if (o->vocab && strcmp(o->vocab, "same"))
+        return err_set(e, ERR_USAGE,
+                       "vocab is for format coreml; scheme int8hu compresses the head of a bundle");
+    for (size_t i = 0; i < sizeof coreai_schemes / sizeof *coreai_schemes; i++) {
+        if (strcmp(name, coreai_schemes[i].name)) continue;
+        r->vocab_apart = true;
+        j->compress = i > 1;
+        if (!quant_scheme_by_name(&r->weights, coreai_schemes[i].weights, e) ||
+            !quant_scheme_by_name(&r->vocab, "fp16", e))
+            return false;
+        if (coreai_schemes[i].head) {
+            quant_rule *rule = ARENA_NEW(j->a, quant_rule);
+            *rule = (quant_rule){"lm_head_weight", r->weights};
+            r->rule = rule;
+            r->n_rule = 1;
+            j->graph_options.untied_head = true;
+        }
+        return true;
+    }
+    return err_set(e, ERR_USAGE,
+                   "quantize %.50s: format coreai has none, int8lin, int8hu, int4lin, lut4, lut6 and lut8",
+                   name);
+}
+
+static bool is_coreai_only(const char *name) {
+    return name && (!strcmp(name, "int8lin") || !strcmp(name, "int8hu") || !strcmp(name, "int4lin") ||
+                    !strcmp(name, "none"));
+}
+
 bool job_read_recipe(job *j, err *e) {
     const convert_options *o = j->o;
     quant_recipe *r = &j->recipe;
+    if (j->coreai && !o->recipe) return read_coreai_recipe(j, e);
+    if (!j->coreai && is_coreai_only(o->quantize))
+        return err_set(e, ERR_USAGE, "quantize %s is for format coreai; see w8b32 and w4", o->quantize);
     r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
     j->compress = o->quantize || r->vocab_apart || o->recipe;
     if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
@@ -120,14 +172,36 @@ bool job_is_vocab(const char *name) {
 static bool choose_preset(job *j, err *e) {
     const ckpt_config *c = checkpoint_config(j->c);
     const char *why = "";
+    if (j->coreai) return true;
     if (!j->o->preset) j->graph_options.preset = j->n_variant ? PRESET_SINGLE : models_default_preset(c);
     return models_has_preset(c, j->graph_options.preset, &why) ||
            err_set(e, ERR_UNSUPPORTED, "%s: preset %s is not for %s: %s", j->dir, job_preset_name(j),
                    c->family->name, why);
 }
 
+static bool refuse_coreml_options(const job *j, err *e) {
+    const convert_options *o = j->o;
+    const struct {
+        const char *option;
+        bool given;
+    } rows[] = {{"preset", o->preset != NULL},
+                {"state", o->state != NULL},
+                {"top-k", o->top_k > 0},
+                {"prefill", o->prefill != NULL},
+                {"chunks", o->chunks != NULL},
+                {"kv", o->kv != NULL},
+                {"table", o->table != NULL},
+                {"variants", o->variants != NULL},
+                {"max-file-size", o->max_file_size != 0},
+                {"share-weights", o->share_weights != NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given) return err_set(e, ERR_USAGE, "%s is for format coreml", rows[i].option);
+    return true;
+}
+
 static bool refuse_foreign(const job *j, err *e) {
     const convert_options *o = j->o;
+    if (j->coreai) return refuse_coreml_options(j, e);
     bool single = j->graph_options.preset == PRESET_SINGLE;
     const struct {
         const char *option;
@@ -143,7 +217,7 @@ static bool refuse_foreign(const job *j, err *e) {
 }
 
 static bool choose_table(job *j, err *e) {
-    if (j->graph_options.preset == PRESET_SINGLE) return true;
+    if (j->graph_options.preset != PRESET_CHUNKS) return true;
     static const embedding_kind kinds[] = {EMBEDDING_INT8, EMBEDDING_FP16, EMBEDDING_FP32};
     quant_kind kind_of_weights = j->recipe.weights.kind; /* keep loses nothing: nor shall the table */
     int fallback = kind_of_weights != QUANT_NONE && kind_of_weights != QUANT_KEEP ? 0

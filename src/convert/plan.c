@@ -177,7 +177,9 @@ bool job_plan(job *j, err *e) {
     settle_table(j);
     if (j->graph_options.preset == PRESET_CHUNKS) return plan_chunks(j, e);
     j->package = ARENA_ARRAY(j->a, job_package, 1);
-    j->package[0] = (job_package){.name = j->only_package ? j->only_package : PACKAGE_NAME,
+    j->package[0] = (job_package){.name = j->coreai         ? job_asset_name(j)
+                                          : j->only_package ? j->only_package
+                                                            : PACKAGE_NAME,
                                   .part = models_whole(j->work)};
     j->n_package = 1;
     return true;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 const char *job_preset_name(const job *j) {
-    return j->graph_options.preset == PRESET_CHUNKS ? "chunks" : "single";
+    static const char *const names[] = {"chunks", "single", "pipelined"};
+    return names[j->graph_options.preset];
 }
 
 const char *job_precision_name(const job *j) {
@@ -214,7 +215,8 @@ void job_summary(const job *j, str *s) {
     const job *built = j->n_variant ? j->variant[0].j : j; /* the tensors are the same for all */
     str_printf(s, "%s: %s (%s), %" PRId64 " layer%s, vocabulary of %" PRId64 "\n", j->out, j->model_name,
                c->family->name, c->layers, c->layers == 1 ? "" : "s", c->vocab);
-    str_printf(s, "  preset %s, precision %s", job_preset_name(j), job_precision_name(j));
+    str_printf(s, "  %s %s, precision %s", j->coreai ? "format coreai, graph" : "preset", job_preset_name(j),
+               job_precision_name(j));
     if (is_recurrent(j)) str_printf(s, ", state %s", job_state_name(j));
     if (o->stacked_kv) str_adds(s, ", kv stacked");
     str_printf(s, ", context %" PRId64, o->context);
@@ -227,7 +229,7 @@ void job_summary(const job *j, str *s) {
         add_variants(j, s);
     else
         add_sizes(j, s);
-    if (*j->tokenizer_files) str_printf(s, "  " TOKENIZER_NAME "  %s\n", j->tokenizer_files);
+    if (*j->tokenizer_files) str_printf(s, "  %s  %s\n", job_tokenizer_name(j), j->tokenizer_files);
     if (!j->n_variant) add_compression(j, s);
     add_notes(built, s, NOTE_SKIPPED, "tensors that are not part of it", 8);
     add_notes(built, s, NOTE_OVERFLOW, "values that overflow fp16, their tensors are kept fp32", 16);

@@ -463,3 +463,28 @@ bool ai_tree_write(const ai_tree *t, const char *path, store_progress_fn *progre
     arena_free(x.a);
     return ok;
 }
+
+static uint64_t resources_of(map *seen, arena *a, const ai_region *r) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < r->n_op; i++) {
+        const ai_op *op = r->op[i];
+        for (uint32_t k = 0; k < op->n_prop && op->prop; k++) {
+            const ai_attr *t = op->prop[k];
+            if (!t || t->code != AI_RESOURCE) continue;
+            const void **key = ARENA_NEW(a, const void *);
+            *key = t->konst ? (const void *)t->konst : (const void *)t->data;
+            if (map_add(seen, (const char *)key, sizeof *key, 0)) bytes += resource_bytes(t);
+        }
+        for (uint32_t k = 0; k < op->n_region; k++) bytes += resources_of(seen, a, &op->region[k]);
+    }
+    return bytes;
+}
+
+uint64_t ai_tree_resources(const ai_tree *t) {
+    arena *a = arena_new();
+    map *seen = map_new(a, 256);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < t->n_graph; i++) bytes += resources_of(seen, a, t->graph[i].body);
+    arena_free(a);
+    return bytes;
+}

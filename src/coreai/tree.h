@@ -127,7 +127,7 @@ typedef struct ai_graph {
     bool is_private;
 } ai_graph;
 
-typedef struct {
+typedef struct ai_tree {
     const char *producer; /* of the bytecode */
     int64_t version;      /* of the asset: a date, 20260317; 0: none */
     const ai_graph *graph;

@@ -1,0 +1,96 @@
+/* Format coreai: a bundle of <name>.aimodel, tokenizer and a metadata.json of version 0.2 (docs/coreai.md).
+ */
+#include "base/file.h"
+#include "convert/job.h"
+#include "coreai/from_ir.h"
+#include "coreai/write.h"
+#include <inttypes.h>
+#include <string.h>
+
+#define PRODUCER "millet " MILLET_VERSION
+
+const char *job_asset_name(const job *j) {
+    return arena_printf(j->a, "%s.aimodel", job_slug(j));
+}
+
+/* No date: the same checkpoint and options give the same bytes. */
+static bool write_asset_metadata(const char *path, err *e) {
+    static const char text[] = "{\"assetVersion\":\"2.0\",\"producer\":\"" PRODUCER "\"}\n";
+    return file_write(path, text, sizeof text - 1, e);
+}
+
+typedef struct {
+    job *j;
+    uint64_t done;
+    err *e;
+} written;
+
+static bool on_bytes(void *ctx, uint64_t bytes) {
+    written *w = ctx;
+    w->done += bytes;
+    return job_report_written(w->j, w->done < w->j->total_bytes ? w->done : w->j->total_bytes, w->e);
+}
+
+bool job_build_asset(job *j, err *e) {
+    job_package *p = &j->package[0];
+    quant_report report = {0};
+    if (!job_build_part(j, &p->part, &p->g, &report, e)) return false;
+    j->asset = ai_from_program(j->a, p->g.program, PRODUCER, e);
+    if (!j->asset) return err_where(e, "%s: the program that was built can't be written", p->name);
+    p->weight_bytes = ai_tree_resources(j->asset);
+    j->compressed = report;
+    job_list_weights(j, p);
+    j->note = models_notes(j->work, &j->n_note);
+    return true;
+}
+
+bool job_write_asset(job *j, err *e) {
+    uint8_t digest[SHA256_BYTES];
+    const char *dir = job_staged(j, j->package[0].name);
+    written w = {j, 0, e};
+    return file_make_dirs(dir, e) &&
+           ai_tree_write(j->asset, arena_printf(j->a, "%s/main.mlirb", dir), on_bytes, &w, digest, e) &&
+           file_write(arena_printf(j->a, "%s/main.hash", dir), digest, sizeof digest, e) &&
+           write_asset_metadata(arena_printf(j->a, "%s/metadata.json", dir), e);
+}
+
+/* What each state is: keys and values grow, the others have a fixed size. */
+static void add_states(str *s, const ir_function *f) {
+    bool first = true;
+    str_adds(s, "\"states\":{");
+    for (size_t i = 0; i < f->n_in; i++) {
+        if (f->in[i]->type.kind != IR_STATE) continue;
+        bool grows = false;
+        for (int d = 0; d < f->in[i]->type.rank; d++) grows |= f->in[i]->type.dim[d] == IR_DIM_UNKNOWN;
+        str_printf(s, "%s\"%s\":\"%s\"", first ? "" : ",", f->in[i]->name, grows ? "kv_cache" : "fixed");
+        first = false;
+    }
+    str_addc(s, '}');
+}
+
+bool job_write_bundle_metadata(job *j, err *e) {
+    str s = {0};
+    const char *name = j->package[0].name;
+    str_adds(&s, "{\"metadata_version\":\"0.2\",\"kind\":\"llm\",");
+    record_string(&s, "name", job_printable(j->a, j->model_name, '?'));
+    str_adds(&s, ",\"assets\":{");
+    record_string(&s, "main", name);
+    str_adds(&s, "},\"language\":{");
+    record_string(&s, "tokenizer", job_tokenizer_name(j));
+    str_printf(&s,
+               ",\"vocab_size\":%" PRId64 ",\"max_context_length\":%" PRId64 ",\"embedded_tokenizer\":true,",
+               checkpoint_config(j->c)->vocab, j->graph_options.context);
+    add_states(&s, j->package[0].g.program->func[0]);
+    str_adds(&s, "},\"source\":{");
+    record_model(&s, j);
+    str_adds(&s, "},\"compression\":{");
+    record_string(&s, "scheme", j->o->quantize ? j->o->quantize : "none");
+    str_addc(&s, ',');
+    record_string(&s, "precision", job_precision_name(j));
+    str_adds(&s, "},\"stop_ids\":");
+    record_stop_ids(&s, j);
+    str_adds(&s, "}\n");
+    bool ok = file_write(job_staged(j, METADATA_NAME), s.s, s.len, e);
+    str_free(&s);
+    return ok;
+}
