@@ -27,7 +27,7 @@ bool head_choose(graph *g) {
     w->rows = pipelined(g) ? c->vocab : MODELS_HEAD_ROWS;
     w->n_part = (c->vocab + w->rows - 1) / w->rows;
     if (w->tied && g->o->untied_head) w->tied = false, w->apart = true;
-    if (c->tie_embeddings && !w->tied)
+    if (c->tie_embeddings && !w->tied && !w->apart)
         graph_note(g, NOTE_WARNING, "lm_head.weight", 1,
                    arena_printf(g->a,
                                 "differs from %s although tie_word_embeddings is true: used as the head",
