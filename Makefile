@@ -5,6 +5,7 @@
 #   make install    PREFIX=/usr/local DESTDIR=      make tsan     the tests of threads under ThreadSanitizer
 #   make coverage   line coverage of the tests      make check    formatting, static analysis, gcc and clang, make tsan
 #   make fuzz       libFuzzer, FUZZ_SECONDS=600 a target
+#   make check-coreai  what `convert --format coreai` makes, in Apple's runtime for Linux (190 MB from PyPI)
 #   make wheel      Python wheels for x86-64 and aarch64 in dist/, each tried
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
@@ -44,6 +45,10 @@ fuzz:
 	@tools/setup check
 	@$(call CMAKE_BUILD,fuzz)
 	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
+check-coreai:
+	@tools/setup test
+	@$(MAKE) --no-print-directory build
+	@tools/check-coreai build/millet
 wheel:
 	@tools/setup test
 	@$(MAKE) --no-print-directory build
@@ -55,4 +60,4 @@ format:
 	@clang-format -i $$(git ls-files '*.c' '*.h')
 clean:
 	@rm -rf build build-* out
-.PHONY: build demo demo-real test sanitize tsan coverage check fuzz wheel install format clean
+.PHONY: check-coreai build demo demo-real test sanitize tsan coverage check fuzz wheel install format clean

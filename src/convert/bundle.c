@@ -73,7 +73,7 @@ bool job_write_bundle_metadata(job *j, err *e) {
     const char *name = j->package[0].name;
     str_adds(&s, "{\"metadata_version\":\"0.2\",\"kind\":\"llm\",");
     record_string(&s, "name", job_printable(j->a, j->model_name, '?'));
-    str_adds(&s, ",\"assets\":{");
+    str_adds(&s, ",\"producer\":\"" PRODUCER "\",\"assets\":{");
     record_string(&s, "main", name);
     str_adds(&s, "},\"language\":{");
     record_string(&s, "tokenizer", job_tokenizer_name(j));

@@ -60,7 +60,9 @@ static bool is_artifact(job *j, const char *path) {
         err ignored = {0};
         const char *file = arena_printf(j->a, "%s/%s", path, names[i]);
         const json *m = file_exists(file) ? json_object_file(j->a, file, &ignored) : NULL;
-        if (!strcmp(json_str(m, "format", ""), "millet")) return true;
+        if (!strcmp(json_str(m, "format", ""), "millet") ||
+            !strncmp(json_str(m, "producer", ""), "millet ", 7))
+            return true;
     }
     return file_exists(arena_printf(j->a, "%s/%s", path, PACKAGE_NAME));
 }

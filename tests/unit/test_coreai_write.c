@@ -3,6 +3,7 @@
  * tests/python/coreai_runtime.py. */
 #define _GNU_SOURCE
 #include "base/file.h"
+#include "convert/convert.h"
 #include "coreai/asset.h"
 #include "coreai/print.h"
 #include "coreai/write.h"
@@ -114,6 +115,109 @@ static void test_refusals(void **state) {
     ai_asset_close(x);
 }
 
+static void convert(const char *out, const char *scheme, const char *precision) {
+    char dir[300];
+    err e = {0};
+    convert_options o = {.format = "coreai",
+                         .quantize = scheme,
+                         .precision = precision,
+                         .context = 128,
+                         .top_k = -1,
+                         .overwrite = true};
+    snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5",
+             getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
+    if (!convert_checkpoint(dir, out, &o, NULL, &e)) fail_msg("%s", e.msg);
+}
+
+static uint32_t composites(const ai_tree *t, const char *name) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_graph; i++) {
+        const ai_attr *c = t->graph[i].op->prop[AI_GRAPH_COMPOSITE];
+        n += c && !strcmp(c->text, name);
+    }
+    return n;
+}
+
+/* docs/coreai.md, "Contract": features in order, states, one write a state, composites, versions; the same
+ * bytes at each conversion, and when they are read and written again. */
+static void test_bundles(void **state) {
+    (void)state;
+    static const char *const schemes[][2] = {{"none", "mixed"}, {"none", "float16"}, {"none", "float32"},
+                                             {"int8lin", NULL}, {"int8hu", NULL},    {"int4lin", NULL},
+                                             {"lut6", NULL}};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        err e = {0};
+        bool absent = true;
+        file_map once, twice, again;
+        char first[100], second[100];
+        snprintf(first, sizeof first, "%s/first", scratch);
+        snprintf(second, sizeof second, "%s/second", scratch);
+        convert(first, schemes[i][0], schemes[i][1]);
+        convert(second, schemes[i][0], schemes[i][1]);
+        strcat(first, "/tiny-qwen3.5.aimodel"), strcat(second, "/tiny-qwen3.5.aimodel/main.mlirb");
+        ai_asset *x = ai_asset_open(first, &e);
+        if (!x) fail_msg("%s", e.msg);
+        assert_true(ai_asset_check_hash(x, &absent, &e));
+        assert_false(absent);
+        assert_int_equal(x->tree->version, 20260317);
+        assert_int_equal(x->context, 128);
+        strcat(first, "/main.mlirb");
+        assert_true(file_open_map(&once, first, &e) && file_open_map(&twice, second, &e));
+        assert_int_equal(once.size, twice.size);
+        assert_memory_equal(once.data, twice.data, once.size);
+        rewrite(x->a, x->tree, "again", &again);
+        assert_int_equal(once.size, again.size);
+        assert_memory_equal(once.data, again.data, once.size);
+        const ai_graph *g = ai_graph_find(x->tree, "main");
+        static const char *const in[] = {"input_ids",  "position_ids", "keyCache",
+                                         "valueCache", "convState",    "recState"};
+        static const char *const out[] = {"keyCache", "valueCache", "convState", "recState", "logits"};
+        for (uint32_t k = 0; k < 6; k++) assert_string_equal(ai_graph_feature(g, AI_GRAPH_ARGS, k), in[k]);
+        for (uint32_t k = 0; k < 5; k++)
+            assert_string_equal(ai_graph_feature(g, AI_GRAPH_RESULTS, k), out[k]);
+        bool wide = schemes[i][1] && !strcmp(schemes[i][1], "float32");
+        assert_string_equal(ai_type_text(x->a, g->body->arg[2]->type),
+                            wide ? "handle<fp32[2,1,2,?,64]>" : "handle<fp16[2,1,2,?,64]>");
+        uint32_t writes = 0, loops = 0;
+        for (uint32_t k = 0; k < g->body->n_op; k++) {
+            writes += !strcmp(g->body->op[k]->name, "dataflow.write_handle_v1");
+            loops += !strncmp(g->body->op[k]->name, "controlflow.", 12);
+        }
+        assert_int_equal(writes, 4);
+        assert_int_equal(loops, 0);
+        assert_int_equal(composites(x->tree, "rms_norm"), 3); /* of the stream, of queries, of keys */
+        assert_int_equal(composites(x->tree, "rope"), 2);
+        assert_int_equal(composites(x->tree, "scaled_dot_product_attention"), 1);
+        file_unmap(&once), file_unmap(&twice), file_unmap(&again);
+        ai_asset_close(x);
+    }
+}
+
+static void test_refused_options(void **state) {
+    (void)state;
+    static const struct {
+        convert_options o;
+        const char *says;
+    } rows[] = {
+        {{.format = "coreai", .quantize = "w8", .top_k = -1}, "int8 per channel gives garbage"},
+        {{.format = "coreai", .quantize = "keep", .top_k = -1}, "int8hu"},
+        {{.format = "coreai", .preset = "single", .top_k = -1}, "preset is for format coreml"},
+        {{.format = "coreai", .chunks = "2", .top_k = -1}, "chunks is for format coreml"},
+        {{.quantize = "int8lin", .top_k = -1}, "is for format coreai"},
+        {{.format = "onnx", .top_k = -1}, "expected coreml or coreai"},
+    };
+    char dir[300];
+    snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5",
+             getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        err e = {0};
+        assert_false(convert_checkpoint(dir, in_scratch("refused"), &rows[i].o, NULL, &e));
+        assert_int_equal(e.code, ERR_USAGE);
+        if (!strstr(e.msg, rows[i].says)) fail_msg("%s", e.msg);
+        assert_false(file_exists(in_scratch("refused")));
+    }
+}
+
 static int enter(void **state) {
     (void)state;
     snprintf(scratch, sizeof scratch, "/tmp/millet-test-XXXXXX");
@@ -127,6 +231,8 @@ static int leave(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_bundles),
+                                       cmocka_unit_test(test_refused_options)};
     return cmocka_run_group_tests(tests, enter, leave);
 }
