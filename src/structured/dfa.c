@@ -124,7 +124,7 @@ static uint32_t compile(nfa *m, const rx *x, uint32_t to) {
 
 /* ---- growing an automaton whose states stand for keys ---- */
 
-enum { STATE_WORK = 4000 }; /* what a state costs, so that memory is bounded too */
+enum { STATE_WORK = 1500 }; /* what a state costs, so that memory is bounded too */
 
 typedef struct {
     dfa_maker *maker;

@@ -40,7 +40,7 @@ typedef struct {
 } dfa;
 
 enum { DFA_MAX_STATES = 20000, DFA_MAX_NFA = 400000 };
-#define DFA_WORK 300000000 /* steps for all automata of a grammar: about a second */
+#define DFA_WORK 100000000 /* steps for all automata of a grammar: less than a second */
 
 /* Where automata are made, and what that may still cost. */
 typedef struct {

@@ -1,7 +1,10 @@
 /* Matchers: what a grammar accepts, masks against trying every token, histories, copies. */
 #include "base/arena.h"
+#include "generate/sampler.h"
 #include "structured/matcher.h"
 #include "test.h"
+#include <math.h>
+#include <pthread.h>
 
 static grammar *object(void) {
     err e = {0};
@@ -155,8 +158,92 @@ static void behind(void **state) {
     vocabulary_free(v);
 }
 
+/* ---- threads ---- */
+
+typedef struct {
+    grammar *g;
+    const vocabulary *v;
+    uint32_t sum; /* of all masks along the text */
+} reading;
+
+static void *read_text(void *ctx) {
+    static const char text[] = "{\"a\": [1.5, \"x y\", {\"b\": {}}], \"c\": \"\", \"d\": true}";
+    reading *r = ctx;
+    err e = {0};
+    uint32_t *bits = calloc(vocabulary_words(r->v), sizeof *bits);
+    for (int pass = 0; pass < 20; pass++) {
+        matcher *m = matcher_new(r->g, r->v, &e);
+        for (size_t i = 0; i + 1 < sizeof text; i++) {
+            if (!matcher_mask(m, bits, &e)) break;
+            for (size_t k = 0; k < vocabulary_words(r->v); k++) r->sum = r->sum * 31 + bits[k];
+            matcher_accept_bytes(m, text + i, 1);
+        }
+        matcher_free(m);
+    }
+    free(bits);
+    return NULL;
+}
+
+/* One grammar, several threads: each sees the masks of one alone. */
+static void threads(void **state) {
+    (void)state;
+    vocabulary *v = bytes_and(odd, N_ODD);
+    reading alone = {.g = object(), .v = v}, r[4];
+    read_text(&alone);
+    grammar_free(alone.g);
+    grammar *g = object();
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++) {
+        r[i] = (reading){.g = g, .v = v};
+        assert_int_equal(pthread_create(&t[i], NULL, read_text, &r[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(t[i], NULL);
+        assert_int_equal(r[i].sum, alone.sum);
+    }
+    grammar_free(g);
+    vocabulary_free(v);
+}
+
+/* ---- the sampler under a mask ---- */
+
+static void allowed_only(void **state) {
+    (void)state;
+    const float score[6] = {5, 9, 1, 7, -INFINITY, 8};
+    const int32_t ids[3] = {1, 5, 0};
+    const float of_ids[3] = {9, 8, 5};
+    uint32_t mask = 1u << 0 | 1u << 3 | 1u << 4, few = 1u << 2;
+    err e = {0};
+    sampler_options o = SAMPLER_GREEDY;
+    sampler *s = sampler_new(&o, 6, &e);
+    sampler_row dense = {.values = score, .n = 6, .known = 2},
+                candidates = {.values = of_ids, .ids = ids, .n = 3, .known = 1};
+    assert_int_equal(sampler_pick(s, dense, &e), 1);
+    sampler_allow(s, &mask, 6);
+    assert_int_equal(sampler_pick(s, dense, &e), 3);
+    assert_int_equal(sampler_pick(s, candidates, &e), 0);
+    sampler_allow(s, &mask, 3); /* ids from 3 on have no bit */
+    assert_int_equal(sampler_pick(s, dense, &e), 0);
+    sampler_allow(s, &few, 6);
+    assert_int_equal(sampler_pick(s, candidates, &e), -1);
+    assert_non_null(strstr(e.msg, "none of the 3 candidates"));
+    sampler_allow(s, NULL, 0);
+    e = (err){0};
+    assert_int_equal(sampler_pick(s, candidates, &e), 1);
+    sampler_free(s);
+    o.temperature = 2, o.seed = 3;
+    s = sampler_new(&o, 6, &e);
+    sampler_allow(s, &mask, 6);
+    for (int i = 0; i < 100; i++) {
+        int32_t id = sampler_pick(s, dense, &e);
+        assert_true(id == 0 || id == 3); /* 4 can't be sampled */
+    }
+    sampler_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(objects), cmocka_unit_test(masks),
-                                       cmocka_unit_test(history), cmocka_unit_test(behind)};
+                                       cmocka_unit_test(history), cmocka_unit_test(behind),
+                                       cmocka_unit_test(threads), cmocka_unit_test(allowed_only)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
