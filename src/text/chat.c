@@ -4,8 +4,8 @@
 #include "text/chat_forms.h"
 #include <string.h>
 
-#define CHAT_FORM(name, render, calls, flags, by_default, off, on)                                           \
-    {name, render, calls, flags, {by_default, off, on}},
+#define CHAT_FORM(name, render, calls, flags, by_default, off, on, system)                                   \
+    {name, render, calls, flags, {by_default, off, on}, system},
 #define CHAT_KNOWN(sha, name)
 static const chat_form forms[] = {
 #include "text/chat_templates.def"
@@ -13,7 +13,7 @@ static const chat_form forms[] = {
 #undef CHAT_FORM
 #undef CHAT_KNOWN
 
-#define CHAT_FORM(name, render, calls, flags, by_default, off, on)
+#define CHAT_FORM(name, render, calls, flags, by_default, off, on, system)
 #define CHAT_KNOWN(sha, name) {sha, name},
 static const struct {
     const char *sha, *name;
@@ -23,7 +23,7 @@ static const struct {
 #undef CHAT_FORM
 #undef CHAT_KNOWN
 
-#define CHAT_FORM(name, render, calls, flags, by_default, off, on) ", " name
+#define CHAT_FORM(name, render, calls, flags, by_default, off, on, system) ", " name
 #define CHAT_KNOWN(sha, name)
 static const char names[] =
 #include "text/chat_templates.def"
@@ -33,7 +33,7 @@ static const char names[] =
 
 struct chat_template {
     chat_form form;
-    char *note;
+    char *note, *system; /* may be NULL */
 };
 
 /* ---- Choosing ---- */
@@ -48,13 +48,16 @@ const chat_form *chat_form_find(const char *name) {
     return NULL;
 }
 
-static chat_template *make(const chat_form *form, const char *note) {
+static char *copy(const char *s, size_t n) {
+    char *c = mem_alloc(n + 1);
+    memcpy(c, s, n);
+    c[n] = 0;
+    return c;
+}
+
+static chat_template *make(const chat_form *form) {
     chat_template *c = mem_alloc(sizeof *c);
     *c = (chat_template){.form = *form};
-    if (!note) return c;
-    size_t n = strlen(note) + 1;
-    c->note = mem_alloc(n);
-    memcpy(c->note, note, n);
     return c;
 }
 
@@ -83,15 +86,19 @@ static const chat_form *by_digest(const char *s, size_t n, char hex[SHA256_HEX])
 chat_template *chat_open_text(const char *jinja, size_t n, err *e) {
     char hex[SHA256_HEX];
     const chat_form *form = by_digest(jinja, n, hex);
-    if (form) return make(form, NULL);
+    if (form) return make(form);
     chat_form guess;
-    if (chat_by_marks(&guess, jinja, n)) {
+    chat_view system;
+    if (chat_by_marks(&guess, jinja, n, &system)) {
+        chat_template *c = make(&guess);
         str note = {0};
         str_printf(&note,
-                   "the chat template (SHA-256 %.16s...) is not one that is known byte for byte; by what "
-                   "is in it, it is taken for %s",
-                   hex, guess.name);
-        chat_template *c = make(&guess, str_get(&note));
+                   "the chat template (SHA-256 %.16s...) is not one that is known byte for byte; by what is "
+                   "in it, it is "
+                   "taken for %s%s",
+                   hex, guess.name, system.n ? " with a system message" : "");
+        c->note = copy(note.s, note.len);
+        if (system.n) c->form.system = c->system = copy(system.s, system.n);
         str_free(&note);
         return c;
     }
@@ -135,7 +142,7 @@ static chat_template *open_config(arena *a, const char *path, err *e) {
 chat_template *chat_open(const char *dir, const char *name, err *e) {
     if (name) {
         const chat_form *form = chat_form_find(name);
-        if (form) return make(form, NULL);
+        if (form) return make(form);
         err_set(e, ERR_USAGE, "there is no chat template \"%.60s\"; choose one of %s", name,
                 chat_template_names());
         return NULL;
@@ -157,6 +164,7 @@ chat_template *chat_open(const char *dir, const char *name, err *e) {
 void chat_close(chat_template *c) {
     if (!c) return;
     mem_free(c->note);
+    mem_free(c->system);
     mem_free(c);
 }
 

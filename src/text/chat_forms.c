@@ -142,6 +142,11 @@ static void split_thinking(chat_view *content, chat_view *reasoning) {
 
 bool chat_chatml(chat_writer *w) {
     size_t i = 0;
+    if (w->form->system && !chat_role_is(w->messages->child, "system")) {
+        chat_own(w, "<|im_start|>system\n");
+        chat_own(w, w->form->system);
+        chat_own(w, "<|im_end|>\n");
+    }
     JSON_EACH(m, w->messages) {
         chat_view content;
         bool failed;

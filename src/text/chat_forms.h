@@ -38,6 +38,7 @@ typedef struct chat_form {
     chat_calls calls;
     unsigned flags;
     unsigned char end[3]; /* a chat_end for each chat_thinking */
+    const char *system;   /* for a conversation that has no system message; NULL: none */
 } chat_form;
 
 /* Renderers: everything in front of the generation prompt (chat_forms.c). */
@@ -47,8 +48,9 @@ bool chat_qwen2_5(chat_writer *w);
 bool chat_chatml(chat_writer *w);
 bool chat_chatml_think(chat_writer *w);
 
-/* What the text of an unknown template tells: form (with its ends) and true, or false (chat_marks.c). */
-bool chat_by_marks(chat_form *form, const char *jinja, size_t n);
+/* What the text of an unknown template tells: form (with its ends) and true, or false (chat_marks.c). What
+ * the form points to is part of jinja, or static; *system is its system message, without an end. */
+bool chat_by_marks(chat_form *form, const char *jinja, size_t n, chat_view *system);
 const chat_form *chat_form_find(const char *name);
 
 /* ---- Writing (chat_write.c) ---- */

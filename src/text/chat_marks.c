@@ -57,23 +57,51 @@ static bool read_ends(chat_form *form, chat_view v) {
     return true;
 }
 
-/* The whole of it: a loop that writes role and content, nothing else. */
-static bool is_bare_chatml(chat_view v) {
-    static const char *const others[] = {"system", "tool",    "think", "trim", "raise",
-                                         "elif",   "default", "strip", "bos"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (has(v, others[i])) return false;
-    return v.n < 600 && has(v, "role") && has(v, "content");
+/* A system message for conversations that have none: {% if loop.first and messages[0]['role'] != 'system'
+ * %}{{
+ * '<|im_start|>system\nTEXT<|im_end|>\n' }}. False when system messages are spoken of in any other way. */
+static bool default_system(chat_view v, chat_view *system) {
+    static const char open[] = "<|im_start|>system";
+    *system = (chat_view){"", 0};
+    size_t at = chat_find(v, "system");
+    if (at == SIZE_MAX) return true;
+    chat_view condition = {v.s, at}, rest = chat_from(v, at + strlen("system"));
+    if (!has(condition, "loop.first") || !(chat_ends(condition, "!= '") || chat_ends(condition, "!= \"")))
+        return false;
+    at = chat_find(rest, open);
+    if (at == SIZE_MAX) return false;
+    rest = chat_from(rest, at + strlen(open));
+    at = chat_find(rest, "<|im_end|>");
+    if (at == SIZE_MAX || has(rest, "system")) return false;
+    chat_view text = {rest.s, at};
+    if (!chat_starts(text, "\n") && !chat_starts(text, "\\n")) return false;
+    *system = chat_from(text, text.s[0] == '\n' ? 1 : 2);
+    for (const char *c = "\\'\"{"; *c; c++)
+        if (memchr(system->s, *c, system->n)) return false;
+    return system->n > 0;
 }
 
-bool chat_by_marks(chat_form *form, const char *jinja, size_t n) {
+/* The whole of it: a loop that writes role and content, and perhaps a system message in front. */
+static bool is_bare_chatml(chat_view v, chat_view *system) {
+    static const char *const others[] = {"tool",    "think", "trim", "raise", "elif",
+                                         "default", "strip", "bos",  "set "};
+    if (!default_system(v, system)) return false;
+    chat_view before = system->n ? (chat_view){v.s, (size_t)(system->s - v.s)} : v;
+    chat_view behind = chat_from(v, before.n + system->n);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (has(before, others[i]) || has(behind, others[i])) return false;
+    return v.n - system->n < 600 && has(v, "role") && has(v, "content");
+}
+
+bool chat_by_marks(chat_form *form, const char *jinja, size_t n, chat_view *system) {
     static const char *const any[] = {"<|im_start|>", "<|im_end|>", NULL};
     static const char *const xml[] = {
         "<tool_call>", "<function=",        "<parameter=", "<IMPORTANT>", "<tool_response>",
         "</think>",    "reasoning_content", "|trim",       NULL};
     static const char *const json_calls[] = {"<tool_call>", "\\\"arguments\\\": <args-json-object>",
                                              "<tool_response>", "tojson", NULL};
-    chat_view v = {jinja, n};
+    chat_view v = {jinja, n}, message = {"", 0};
+    *system = message;
     if (!has_all(v, any)) return false;
     const char *name = NULL;
     bool text_only = has(v, "message.content is string"),
@@ -86,9 +114,10 @@ bool chat_by_marks(chat_form *form, const char *jinja, size_t n) {
         name = has(v, "You are Qwen, created by Alibaba Cloud.") ? "qwen2_5"
                : text_only                                       ? "qwen3_instruct_2507"
                                                                  : NULL;
-    else if (is_bare_chatml(v))
+    else if (is_bare_chatml(v, &message))
         name = "chatml";
     if (!name) return false;
+    *system = message;
     *form = *chat_form_find(name);
     return read_ends(form, v);
 }

@@ -20,6 +20,7 @@ KNOWN = dict((name, sha) for sha, name in
              re.findall(r'^CHAT_KNOWN\("(\w+)", "(\w+)"\)', (ROOT / "src/text/chat_templates.def").read_text(), re.M))
 TOOL = {"type": "function", "function": {"name": "add", "description": "Sum of \"a\" & <b>", "parameters": {
     "type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number", "default": 0.5}}, "required": ["a"]}}}
+PLAIN = ("chatml", "chatml_think", "smollm2")  # have no place for tools
 rng = random.Random(7)
 
 
@@ -119,12 +120,12 @@ def row(name, template, messages, options):
 
 def without_place(name, messages):
     """The plain templates leave calls and contents out without a word; we refuse these."""
-    return name.startswith("chatml") and any(m.get("tool_calls") or m.get("content") is None for m in messages)
+    return name in PLAIN and any(m.get("tool_calls") or m.get("content") is None for m in messages)
 
 
 def main():
     for name, template in templates(pathlib.Path(sys.argv[1])).items():
-        tools = {} if name.startswith("chatml") else {"tools": [TOOL]}
+        tools = {} if name in PLAIN else {"tools": [TOOL]}
         switches = [{}, {"enable_thinking": False}, {"enable_thinking": True}]
         if name == "qwen3_6":
             switches += [{"preserve_thinking": True}]

@@ -186,6 +186,54 @@ static void test_marks(void **state) {
     arena_free(a);
 }
 
+/* ChatML with a system message of its own. */
+static void test_default_system(void **state) {
+    (void)state;
+#define LOOP                                                                                                 \
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor "     \
+    "%}{% if "                                                                                               \
+    "add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+#define FIRST "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    static const struct {
+        const char *jinja, *system; /* NULL: refused */
+    } cases[] = {
+        {FIRST "{{ '<|im_start|>system\\nYou are a good tool.<|im_end|>\\n' }}{% endif %}" LOOP,
+         "You are a good tool."},
+        {FIRST "{{ '<|im_start|>system\nBe nice<|im_end|>\n' }}{% endif %}" LOOP, "Be nice"},
+        {FIRST "{{ '<|im_start|>system\\nIt\\'s<|im_end|>\\n' }}{% endif %}" LOOP, NULL},
+        {FIRST "{{ '<|im_start|>system\\n' + x + '<|im_end|>\\n' }}{% endif %}" LOOP, NULL},
+        {"{% for message in messages %}{% if messages[0]['role'] == 'system' %}{{ "
+         "'<|im_start|>system\\na<|im_end|>' }}" LOOP,
+         NULL},
+    };
+    arena *a = arena_new();
+    const json *hi = parse(a, "[{\"role\": \"user\", \"content\": \"hi\"}]"),
+               *two = parse(
+                   a,
+                   "[{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"hi\"}]");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        err e = {0};
+        chat_template *c = chat_open_text(cases[i].jinja, strlen(cases[i].jinja), &e);
+        if (!c != !cases[i].system) fail_msg("%zu: %s", i, c ? chat_name(c) : e.msg);
+        if (!c) continue;
+        chat_prompt p = {0};
+        char want[256];
+        snprintf(want, sizeof want,
+                 "<|im_start|>system\n%s<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
+                 cases[i].system);
+        assert_true(chat_render(c, hi, &CHAT_OPTIONS, &p, &e));
+        assert_string_equal(str_get(&p.text), want);
+        assert_true(chat_render(c, two, &CHAT_OPTIONS, &p, &e));
+        assert_string_equal(
+            str_get(&p.text),
+            "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+        assert_non_null(strstr(chat_note(c), " with a system message"));
+        chat_prompt_free(&p);
+        chat_close(c);
+    }
+    arena_free(a);
+}
+
 /* ---- Options and messages ---- */
 
 static void test_options(void **state) {
@@ -420,6 +468,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_where_it_is, make_folder, drop_folder),
         cmocka_unit_test(test_small_model),
         cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_default_system),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_keep_thinking),
