@@ -310,7 +310,7 @@ static bool read_bounds(ai_read *r, const ir_type *x, bounds *o, bool may_clamp)
     o->begin = from_known ? ai_list_of(r, from, ns) : ai_in(r, 1);
     o->end = all ? ai_list_of(r, to, ns) : ai_in(r, 2);
     o->stride = ones ? NULL : ai_list(r, 3);
-    if (any) {
+    if (any && !(all && unknown_sizes(x) == 0)) { /* else the ends say it */
         uint8_t *bits = arena_copy(r->a, flag, sizeof flag);
         o->mask = b_const(&r->b, NULL, ir_const_new(r->a, IR_TYPE(DT_BOOL, ns), bits));
     }
@@ -365,8 +365,7 @@ static int64_t repeats(const int64_t *at, uint32_t n, int64_t size) {
     return times;
 }
 
-/* Every element along the axis, times in a row: as converters repeat keys and values for query heads. */
-static ir_value *repeated(ai_read *r, ir_value *x, int axis, int64_t times) {
+ir_value *ai_repeated(ai_read *r, ir_value *x, int axis, int64_t times) {
     ir_builder *b = &r->b;
     int64_t reps[IR_MAX_RANK], dim[IR_MAX_RANK];
     int rank = x->type.rank;
@@ -396,7 +395,7 @@ bool ai_op_gather_along_axis(ai_read *r, ir_opcode code) {
     int64_t times = at && x->type.dim[a] > 0 && x->type.rank < IR_MAX_RANK && unknown_sizes(&x->type) <= 1
                         ? repeats(at, n, x->type.dim[a])
                         : 0;
-    if (times) return ai_result(r, times == 1 ? x : repeated(r, x, (int)a, times));
+    if (times) return ai_result(r, times == 1 ? x : ai_repeated(r, x, (int)a, times));
     ir_type flat = ir_tensor(DT_INT32, 1, &s->type.dim[a]);
     return ai_result(r, b_op(&r->b, OP_gather, NULL, A_x, x, A_indices, ai_reshaped(r, s, &flat), A_axis,
                              b_i32(&r->b, (int32_t)a), A_NONE));

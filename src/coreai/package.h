@@ -5,6 +5,7 @@
 #include "coreml/model.h"
 
 typedef struct {
+    bool decompose;   /* read composites from their own decompositions, whatever they say they are */
     int64_t capacity; /* of dimensions of states that the caller chooses; 0: the bundle's context, else
                          COREAI_CAPACITY */
 } coreai_options;

@@ -1,4 +1,5 @@
 #include "coreai/read.h"
+#include "base/str.h"
 #include "coreai/package.h"
 #include "coreml/files.h"
 #include <inttypes.h>
@@ -283,6 +284,67 @@ static bool add_results(ai_read *r, const ai_graph *g, const ai_lowered *out, ui
     return ai_ok(r);
 }
 
+/* ---- equal ops ---- */
+
+typedef struct {
+    ir_value **as; /* by id: what stands for it; NULL: itself */
+    map *seen;     /* what ops do and to which values -> index */
+    ir_op **op;
+    size_t n, cap;
+    str key;
+} sharing;
+
+static void replace(sharing *s, ir_value **v, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (s->as[v[i]->id]) v[i] = s->as[v[i]->id];
+}
+
+static void replace_operands(sharing *s, ir_op *op) {
+    for (int k = 0; k < ir_info(op->code)->n_slot; k++) replace(s, op->arg[k].v, op->arg[k].n);
+    for (uint32_t k = 0; k < op->n_block; k++) {
+        for (size_t i = 0; i < op->block[k]->n_op; i++) replace_operands(s, op->block[k]->op[i]);
+        replace(s, op->block[k]->out, op->block[k]->n_out);
+    }
+}
+
+/* What the op does, for ops that do nothing else than make their results. */
+static bool describe(sharing *s, const ir_op *op) {
+    str_clear(&s->key);
+    if (op->n_block || op->n_out == 0 || op->code == OP_identity ||
+        ir_info(op->code)->flags & (OPF_STATE | OPF_CONTROL))
+        return false;
+    str_add(&s->key, &op->code, sizeof op->code);
+    if (op->code == OP_const) str_add(&s->key, &op->out[0]->konst, sizeof op->out[0]->konst);
+    for (int k = 0; k < ir_info(op->code)->n_slot; k++) {
+        str_add(&s->key, &op->arg[k].n, sizeof op->arg[k].n);
+        for (uint32_t i = 0; i < op->arg[k].n; i++)
+            str_add(&s->key, &op->arg[k].v[i]->id, sizeof op->arg[k].v[i]->id);
+    }
+    return true;
+}
+
+/* Calls of one graph say the same again: positions' angles, bounds of caches. */
+static void share(ai_read *r, ir_function *f) {
+    ir_block *b = &f->body;
+    sharing s = {.as = ARENA_ARRAY(r->scratch, ir_value *, f->n_values),
+                 .seen = map_new(r->scratch, b->n_op)};
+    for (size_t i = 0; i < b->n_op; i++) {
+        ir_op *op = b->op[i];
+        replace_operands(&s, op);
+        if (!describe(&s, op)) continue;
+        uint32_t at = map_get(s.seen, s.key.s, s.key.len);
+        if (at != MAP_NONE) {
+            for (uint32_t k = 0; k < op->n_out; k++) s.as[op->out[k]->id] = s.op[at]->out[k];
+            continue;
+        }
+        s.op = arena_grow(r->scratch, s.op, s.n, &s.cap, s.n + 1, sizeof(ir_op *));
+        map_add(s.seen, arena_copy(r->scratch, s.key.s, s.key.len), s.key.len, (uint32_t)s.n);
+        s.op[s.n++] = op;
+    }
+    replace(&s, b->out, b->n_out);
+    str_free(&s.key);
+}
+
 /* Ops that nothing needs: what was written down for shapes that turned out to be known. */
 static void sweep(ai_read *r, ir_block *b, bool *used) {
     for (size_t i = 0; i < b->n_out; i++) used[b->out[i]->id] = true;
@@ -314,6 +376,7 @@ static bool read_function(ai_read *r, const ai_graph *g) {
     ir_build_end(&r->b);
     if (!ok) return false;
     ir_function *f = r->p->func[r->p->n_func - 1];
+    share(r, f);
     sweep(r, &f->body, ARENA_ARRAY(r->a, bool, f->n_values));
     arena_reset(r->scratch);
     return true;
@@ -324,6 +387,7 @@ static coreml_model *read_model(arena *a, const ai_tree *t, const coreai_options
     ai_read r = {.t = t, .a = a, .scratch = arena_new(), .e = e, .p = ir_program_new(a)};
     r.at = ARENA_ARRAY(a, ai_lowered, t->n_value);
     r.active = ARENA_ARRAY(a, bool, t->n_graph);
+    r.decompose = o && o->decompose;
     r.capacity = o && o->capacity ? o->capacity : context ? context : COREAI_CAPACITY;
     bool ok = true;
     for (uint32_t i = 0; ok && i < t->n_graph; i++)

@@ -1,6 +1,7 @@
 /* From a tree to the program that everything else works on; private to src/coreai. read.c: graphs to
  * functions, their description; constant.c: constants and weights; known.c: integers that are known; ops_*.c:
- * op by op (ops.def).
+ * op by op (ops.def);
+ * composite.c: graphs that say what they are.
  *
  * Calls and decompositions are read where they stand: a graph's values have other lowered ones at each call.
  * Integers of every width become int32 (those beyond it its ends), bf16 and fp8 fp32 that is rounded. */
@@ -31,8 +32,8 @@ typedef struct {
     ai_lowered *at;        /* by value id */
     const ai_graph *graph; /* that is being read */
     const ai_op *op;
-    bool *active;         /* by graph: it is being read, further out */
     bool decompose;       /* read composites' own decompositions, whatever they say they are */
+    bool *active;         /* by graph: it is being read, further out */
     int depth;            /* of calls and regions */
     uint64_t ops;         /* read so far */
     uint64_t bytes;       /* of constants that had to be made larger than they are in the file */
@@ -87,6 +88,11 @@ void ai_propagate(ai_read *r, const ai_op *op);
 /* Reads a region with these arguments; out gets what its terminator passes on (n_out of them). */
 bool ai_region_read(ai_read *r, const ai_region *g, const ai_lowered *in, uint32_t n_in, ai_lowered *out,
                     uint32_t n_out);
+/* composite.c: *done false: it is to be read from its decomposition. */
+bool ai_composite(ai_read *r, const ai_graph *g, bool *done);
+/* Every element along the axis, times in a row: as converters repeat keys and values for query heads. */
+ir_value *ai_repeated(ai_read *r, ir_value *x, int axis, int64_t times);
+
 /* A row of ops.def. */
 typedef bool ai_op_fn(ai_read *r, ir_opcode code);
 #define AI_OP(name, fn, code) ai_op_fn ai_op_##fn;

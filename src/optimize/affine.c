@@ -199,6 +199,24 @@ bool affine_is_copy(affine_table *t, const ir_op *op, const ir_type *x, const ir
     return from != NULL;
 }
 
+int64_t affine_tail(affine_table *t, const ir_op *op, const ir_type *x, const ir_type *out) {
+    int last = x->rank - 1;
+    if (op->code != OP_slice_by_index || last < 0 || x->rank != out->rank || x->dim[last] >= 0 ||
+        out->dim[last] < 1 || ir_in(op, A_stride) || ir_in(op, A_squeeze_mask))
+        return 0;
+    const affine *from = sizes_of(t, ir_in(op, A_x), x), *begin = of(t, ir_in(op, A_begin)),
+                 *end = of(t, ir_in(op, A_end));
+    for (int d = 0; d < last; d++)
+        if (x->dim[d] < 0 || x->dim[d] != out->dim[d]) return 0;
+    const affine_term *n = from ? &from->term[last] : NULL,
+                      *b = begin && last < (int)begin->n ? &begin->term[last] : NULL,
+                      *e = end && last < (int)end->n ? &end->term[last] : NULL;
+    bool ends = flag(op, A_end_mask, last) || (n && e && e->symbol == n->symbol && e->add == n->add);
+    bool begins = n && b && !flag(op, A_begin_mask, last) && b->symbol == n->symbol &&
+                  b->add == n->add - out->dim[last];
+    return ends && begins ? out->dim[last] : 0;
+}
+
 /* The only size that is a symbol, and the product of the others. False: another number of them. */
 static bool only_symbol(const affine *sizes, uint32_t *at, int64_t *others) {
     int found = 0;

@@ -31,6 +31,9 @@ void affine_op(affine_table *t, const ir_op *op, ir_type (*type)(void *ctx, cons
 const ir_const *affine_known(const affine_table *t, const ir_op *op, const ir_type *type);
 /* The op copies its x as it is: a slice from the start to the very end. */
 bool affine_is_copy(affine_table *t, const ir_op *op, const ir_type *x, const ir_type *out);
+/* How many elements at the end of x's last dimension, whose size is not known, a slice takes, and all of the
+ * others; 0: it is none such. */
+int64_t affine_tail(affine_table *t, const ir_op *op, const ir_type *x, const ir_type *out);
 /* Fills sizes of the op's result that follow from differences of its operands: range_1d, slice_by_index. */
 void affine_sizes(affine_table *t, const ir_op *op, const ir_type *x, ir_type *out);
 #endif

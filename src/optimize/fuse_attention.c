@@ -148,7 +148,7 @@ static bool split_length(fuser *f, ir_value **key, ir_value **value, ir_value **
 /* What attention is made of. columns: the keys are the columns of key [.., D, S]. */
 typedef struct {
     ir_value *query, *key, *value, *mask, *length;
-    bool columns;
+    bool columns, causal;
     double scale;
     int32_t rounding;
 } attention;
@@ -204,6 +204,7 @@ static bool add_attention(fuser *f, const match *m, attention t) {
     fuse_operand(f, op, A_value, t.value);
     fuse_operand(f, op, A_length, t.length);
     fuse_operand(f, op, A_mask, t.mask);
+    if (t.causal) fuse_operand(f, op, A_causal, fuse_bool(f, true));
     fuse_operand(f, op, A_scale, fuse_float(f, (float)t.scale));
     fuse_operand(f, op, A_rounding, fuse_int(f, t.rounding));
     fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
@@ -286,6 +287,10 @@ bool fuse_attention(fuser *f, const match *m) {
                         .mask = match_get(m, "mask"),
                         .scale = 1 / sqrt((double)q->type.dim[q->type.rank - 1])};
         return ir_in(m->op[0], A_attn_mask) == t.mask && add_attention(f, m, t);
+    }
+    if (m->op[0]->code == OP_causal_attention) {
+        t = (attention){.query = q, .key = match_get(m, "k"), .value = match_get(m, "v"), .causal = true};
+        return fuse_number(s, &t.scale) && add_attention(f, m, t);
     }
     const ir_op *product = NULL;
     for (int i = 1; i < m->n_op; i++)

@@ -3,6 +3,7 @@
 #include "optimize/optimize.h"
 #include "reference/eval.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* Results up to this many elements are folded: shapes, indices, masks and tables, not weights. */
 #define FOLD_ELEMENTS (1 << 16)
@@ -101,6 +102,22 @@ static bool fold(specializer *s, const ir_op *op) {
     return true;
 }
 
+/* Bounds that say so: the last n of the last dimension, all of the others. */
+static void take_tail(specializer *s, ir_op *slice, int rank, int64_t n) {
+    int32_t *bound[2];
+    uint8_t *mask = ARENA_ARRAY(s->p->a, uint8_t, (size_t)rank);
+    for (int i = 0; i < 2; i++) bound[i] = ARENA_ARRAY(s->p->a, int32_t, (size_t)rank);
+    memset(mask, 1, (size_t)rank);
+    bound[0][rank - 1] = (int32_t)-n;
+    const ir_const *c[3] = {ir_const_new(s->p->a, IR_TYPE(DT_INT32, rank), bound[0]),
+                            ir_const_new(s->p->a, IR_TYPE(DT_INT32, rank), bound[1]),
+                            ir_const_new(s->p->a, IR_TYPE(DT_BOOL, rank), mask)};
+    static const ir_operand name[3] = {A_begin, A_end, A_end_mask};
+    for (int i = 0; i < 3; i++)
+        ir_set_arg(s->p, slice, name[i], ir_literal(s->p, s->to, c[i], IR_BY_LITERAL));
+    slice->arg[ir_slot_of(OP_slice_by_index, A_begin_mask)] = (ir_arg){0};
+}
+
 static bool copy_op(specializer *s, const ir_op *op) {
     if (op->code == OP_const) return add_constant(s, op->out[0], op->out[0]->konst);
     if (op->n_block) return err_set(s->e, ERR_UNSUPPORTED, "control flow can't be planned");
@@ -117,12 +134,16 @@ static bool copy_op(specializer *s, const ir_op *op) {
         s->copy[op->out[0]->id] = s->copy[ir_in(op, A_x)->id];
         return true;
     }
+    int64_t tail = op->code == OP_slice_by_index
+                       ? affine_tail(s->ints, op, &s->copy[ir_in(op, A_x)->id]->type, types)
+                       : 0;
     ir_op *to = ir_add_op(s->p, &s->to->body, op->code, op->n_out);
     to->name = op->name;
     for (int i = 0; i < ir_info(op->code)->n_slot; i++) {
         to->arg[i] = (ir_arg){ARENA_ARRAY(s->p->a, ir_value *, op->arg[i].n), op->arg[i].n};
         for (uint32_t k = 0; k < op->arg[i].n; k++) to->arg[i].v[k] = s->copy[op->arg[i].v[k]->id];
     }
+    if (tail) take_tail(s, to, types[0].rank, tail);
     for (uint32_t i = 0; i < op->n_out; i++) {
         to->out[i] = s->copy[op->out[i]->id] = ir_value_new(s->p, s->to, op->out[i]->name, types[i]);
         to->out[i]->def = to;

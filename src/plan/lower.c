@@ -251,7 +251,8 @@ static bool lower_op(lower *l, const ir_op *op) {
     for (int i = 0; i < ir_info(op->code)->n_slot; i++)
         for (uint32_t k = 0; k < op->arg[i].n; k++)
             if (op->arg[i].v[k]->type.kind == IR_TENSOR && !ir_type_known(&op->arg[i].v[k]->type) &&
-                !(op->code == OP_fused_attention && ir_info(op->code)->slot[i].name == A_mask))
+                !(op->code == OP_fused_attention && ir_info(op->code)->slot[i].name == A_mask) &&
+                op->code != OP_slice_by_index)
                 return err_set(l->e, ERR_UNSUPPORTED, "an operand's size is known at run time only");
     lower_fn *fn = rows[op->code];
     return (fn ? fn : lower_reference)(l, op) && !l->e->code;

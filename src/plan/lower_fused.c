@@ -29,6 +29,28 @@ static place visible(lower *l, const place *mask, const place *length, int64_t t
     return y;
 }
 
+/* How many keys each token sees where nothing else hides any: up to its own. length: of all, NULL: keys of
+ * them. */
+static place seen(lower *l, const place *length, int64_t tokens, int64_t keys) {
+    for (size_t i = 0; i < l->n_prepared; i++) {
+        const lower_prepared *q = &l->prepared[i];
+        bool same = length ? q->x.space == length->space && q->x.buffer == length->buffer &&
+                                 q->x.first == length->first
+                           : q->x.space == SPACE_CONST;
+        if (q->form == -2 && q->m == tokens && q->k == keys && same) return q->y;
+    }
+    ir_type type = IR_TYPE(DT_INT32, tokens);
+    place y = lower_fresh(l, &type);
+    step_seen *s = ARENA_NEW(l->a, step_seen);
+    *s = (step_seen){tokens, keys, length != NULL};
+    lower_emit(l, run_seen, s, "seen keys", 1, 1, &y, 1, length, length ? 1 : 0)->once = length != NULL;
+    l->prepared = arena_grow(l->a, l->prepared, l->n_prepared, &l->cap_prepared, l->n_prepared + 1,
+                             sizeof *l->prepared);
+    l->prepared[l->n_prepared++] =
+        (lower_prepared){length ? *length : (place){.space = SPACE_CONST}, y, tokens, keys, -2};
+    return y;
+}
+
 /* A mask of unknown length is an input of the function, seen through ops that change no element: one row.
  * Room for as many keys as the cache has. */
 static bool dynamic_mask(lower *l, const ir_value *v, int64_t keys, place *mask) {
@@ -42,6 +64,7 @@ static bool dynamic_mask(lower *l, const ir_value *v, int64_t keys, place *mask)
         for (int d = 0; d + 1 < v->type.rank; d++)
             if (v->type.dim[d] != 1) return false;
         plan_buffer *b = &l->p->buffer[l->p->in[i].buffer];
+        if (l->p->in[i].tail) return false;
         if (b->cells < keys) b->cells = keys;
         l->p->in[i].unread = false;
         ir_type type = IR_TYPE(DT_FP32, 1, keys);
@@ -116,7 +139,16 @@ bool lower_fused_attention(lower *l, const ir_op *op) {
     uint32_t n = 0;
     in[n++] = q, in[n++] = k, in[n++] = v;
     const ir_value *mv = ir_in(op, A_mask), *lv = ir_in(op, A_length);
-    if (lv && (!mv || j->tokens != 1)) return unknown_size(l);
+    bool causal = lower_int(l, op, A_causal, 0);
+    if (lv && !causal && (!mv || j->tokens != 1)) return unknown_size(l);
+    if (causal && mv) return lower_reference(l, op);
+    if (causal) {
+        place length;
+        if (lv) length = lower_dense(l, lower_in(l, op, A_length));
+        j->visible_step = 1;
+        s->visible = 1 + (int)n;
+        in[n++] = seen(l, lv ? &length : NULL, j->tokens, j->keys);
+    }
     if (mv) {
         scores.dim[scores.rank - 1] = j->keys;
         if (ir_type_known(&mv->type)) {

@@ -40,7 +40,33 @@ bool lower_transpose(lower *l, const ir_op *op) {
     return true;
 }
 
+/* The last elements of an input that is one row of unknown length: a run puts nothing else into its buffer.
+ */
+static bool tail_of_input(lower *l, const ir_op *op) {
+    const ir_value *x = ir_in(op, A_x);
+    const ir_type *type = &op->out[0]->type;
+    int last = x->type.rank - 1;
+    int64_t n = ir_type_count(type);
+    size_t k, i = 0;
+    const int64_t *begin = lower_ints(l, op, A_begin, &k);
+    while (i < l->f->n_in && l->f->in[i] != x) i++;
+    if (i == l->f->n_in || n < 1 || type->rank != x->type.rank || !begin || begin[last] != -n) return false;
+    plan_port *port = &l->p->in[i];
+    plan_buffer *b = &l->p->buffer[port->buffer];
+    if (port->tail ? port->tail != n : !port->unread) return false;
+    port->tail = n;
+    port->unread = false;
+    if (b->cells < n) b->cells = n;
+    place p = {.space = SPACE_ACT, .buffer = port->buffer, .type = *type};
+    ref_strides(type, p.stride);
+    lower_set(l, op->out[0], p);
+    return true;
+}
+
 bool lower_slice_by_index(lower *l, const ir_op *op) {
+    if (!ir_type_known(&ir_in(op, A_x)->type))
+        return tail_of_input(l, op) ||
+               err_set(l->e, ERR_UNSUPPORTED, "an operand's size is known at run time only");
     if (!lower_is_const(op, A_begin) || !lower_is_const(op, A_end)) return lower_reference(l, op);
     place p = base(l, op, A_x), q = p;
     ir_slice s[IR_MAX_RANK];

@@ -382,7 +382,8 @@ static bool check_inputs(const plan *p, const plan_call *c, err *e) {
     for (size_t i = 0; i < p->f->n_in; i++)
         if (p->in[i].v->type.kind == IR_TENSOR &&
             (!ir_type_compatible(&p->in[i].v->type, &c->in[i].type) ||
-             (!p->in[i].unread && ref_count(&c->in[i]) > p->buffer[p->in[i].buffer].cells)))
+             (p->in[i].tail ? ref_count(&c->in[i]) < p->in[i].tail
+                            : !p->in[i].unread && ref_count(&c->in[i]) > p->buffer[p->in[i].buffer].cells)))
             return err_set(e, ERR_INVALID, "input %s has another size than planned", p->in[i].v->name);
     return true;
 }
@@ -414,8 +415,10 @@ static void put_inputs(const plan_exec *x, size_t at) {
     const plan *p = x->p;
     const plan_call *c = &x->lane[at].one->call;
     for (size_t i = 0; i < p->f->n_in; i++)
-        if (p->in[i].v->type.kind == IR_TENSOR && !p->in[i].unread)
-            ref_read(&c->in[i], 0, ref_count(&c->in[i]), port_cells(x, p->in[i].buffer, at));
+        if (p->in[i].v->type.kind == IR_TENSOR && !p->in[i].unread) {
+            int64_t all = ref_count(&c->in[i]), n = p->in[i].tail ? p->in[i].tail : all;
+            ref_read(&c->in[i], all - n, n, port_cells(x, p->in[i].buffer, at));
+        }
     for (size_t i = 0; i < p->n_shape; i++) {
         const ir_type *t = &c->in[p->shape[i].input].type;
         int32_t *to = (int32_t *)(void *)port_cells(x, p->shape[i].buffer, at);

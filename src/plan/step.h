@@ -96,7 +96,8 @@ typedef struct {
 typedef struct {
     const ir_value *v;
     uint32_t buffer;
-    bool unread; /* an input of unknown size that no step reads */
+    int64_t tail; /* an input of unknown size: how many of its last elements are read; 0: all */
+    bool unread;  /* no step reads it */
 } plan_port;
 
 /* Sizes of an input that a run brings. */

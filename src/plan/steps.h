@@ -160,6 +160,14 @@ typedef struct {
 } step_visible;
 plan_fn run_visible;
 
+/* p: number of keys that each token sees [, how many there are]: the last one all, those before it one less
+ * each. */
+typedef struct {
+    int64_t tokens, keys;
+    bool with_length;
+} step_seen;
+plan_fn run_seen;
+
 /* p: result, query, key, value [, mask, visible]. */
 typedef struct {
     kern_rounded_attention job; /* without addresses */

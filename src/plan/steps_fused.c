@@ -74,6 +74,19 @@ void run_visible(const void *param, void *const *p, int64_t lo, int64_t hi, plan
     }
 }
 
+void run_seen(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_seen *s = param;
+    int64_t all = s->with_length ? *(const int32_t *)p[1] : s->keys;
+    (void)lo, (void)hi;
+    if (all < s->tokens || all > s->keys) {
+        err_set(plan_evaluator(w)->e, ERR_INVALID, "%lld keys for %lld tokens, the cache holds %lld",
+                (long long)all, (long long)s->tokens, (long long)s->keys);
+        plan_failed(w);
+        all = s->keys;
+    }
+    for (int64_t t = 0; t < s->tokens; t++) ((int32_t *)p[0])[t] = (int32_t)(all - s->tokens + t + 1);
+}
+
 void run_attention(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_attention *s = param;
     kern_rounded_attention job = s->job;

@@ -100,6 +100,8 @@ bool ev_fused_attention(ref_eval *v) {
     batch.rank -= 2;
     int64_t t = out.dim[out.rank - 2], width = out.dim[out.rank - 1], depth = tq->type.dim[tq->type.rank - 1];
     int64_t all = tk->type.dim[tk->type.rank - 2], keys = ev_int(v, A_length, all);
+    bool causal = v->op->code == OP_causal_attention || ev_bool(v, A_causal, false);
+    if (causal && keys < t) return ev_fail(v, "%lld keys for %lld tokens", (long long)keys, (long long)t);
     if (keys < 1 || keys > all) return ev_fail(v, "%lld keys of %lld", (long long)keys, (long long)all);
     scores.dim[out.rank - 1] = keys;
     ir_type bq = tq->type, bk = tk->type, bv = tv->type, fit;
@@ -122,15 +124,16 @@ bool ev_fused_attention(ref_eval *v) {
             at[0] += i * sq[d], at[1] += i * sk[d], at[2] += i * sv[d], at[3] += tm ? i * sm[d] : 0;
         }
         for (int64_t i = 0; i < t; i++, o += width) {
-            for (int64_t j = 0; j < keys; j++) {
+            int64_t seen = causal ? keys - t + i + 1 : keys;
+            for (int64_t j = 0; j < seen; j++) {
                 const float *a = q + (at[0] * t + i) * depth, *c = k + (at[1] * all + j) * depth;
                 s[j] = 0;
                 for (int64_t d = 0; d < depth; d++) s[j] += a[d] * c[d];
             }
-            weigh(s, keys, tm ? m + at[3] + i * sm[out.rank - 2] : NULL, tm ? sm[out.rank - 1] : 0, scale,
+            weigh(s, seen, tm ? m + at[3] + i * sm[out.rank - 2] : NULL, tm ? sm[out.rank - 1] : 0, scale,
                   bits);
             memset(o, 0, (size_t)width * 4);
-            for (int64_t j = 0; j < keys; j++)
+            for (int64_t j = 0; j < seen; j++)
                 for (int64_t d = 0; d < width; d++) o[d] += s[j] * val[(at[2] * all + j) * width + d];
         }
     }

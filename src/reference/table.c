@@ -10,6 +10,7 @@ static const ref_op_row rows[OP_COUNT] = {
     /* linear algebra */
     ROUNDED(linear, ev_linear) ROUNDED(matmul, ev_matmul) ROUNDED(einsum, ev_einsum) ROUNDED(conv, ev_conv)
     ROUNDED(conv_transpose, ev_conv_transpose) ROUNDED(scaled_dot_product_attention, ev_sdpa)
+    ROUNDED(causal_attention, ev_fused_attention)
     /* gather and scatter */
     EXACT(gather, ev_gather) EXACT(gather_along_axis, ev_gather_along_axis) EXACT(gather_nd, ev_gather_nd)
     ROUNDED(scatter, ev_scatter) ROUNDED(scatter_along_axis, ev_scatter_along_axis) ROUNDED(scatter_nd, ev_scatter_nd)

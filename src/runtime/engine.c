@@ -95,15 +95,14 @@ static bool matches(const planned *e, const rt_function *f, bool strict, const i
     return true;
 }
 
-/* A float input that is one row of flexible length (a mask over all positions, one longer at every token) is
- * left open, so that one plan serves all lengths. False: there is none. */
+/* An input that is one row of flexible length (a mask over all positions, or the positions themselves: one
+ * longer at every token) is left open, so that one plan serves all lengths. False: there is none. */
 static bool open_lengths(const rt_function *f, ir_type *in) {
     bool any = false;
     for (size_t i = 0; i < f->plan->f->n_in; i++) {
         const ir_type *declared = &f->plan->f->in[i]->type;
         int last = declared->rank - 1;
-        if (f->state[i] != SIZE_MAX || last < 1 || !dtype_is_float((ir_dtype)declared->dtype) ||
-            declared->dim[last] != IR_DIM_UNKNOWN || ir_type_count(&in[i]) != in[i].dim[last])
+        if (!f->row[i] || declared->dim[last] != IR_DIM_UNKNOWN || ir_type_count(&in[i]) != in[i].dim[last])
             continue;
         in[i].dim[last] = IR_DIM_UNKNOWN;
         any = true;

@@ -20,6 +20,27 @@ static const coreml_feature *feature(const coreml_feature *f, size_t n, const ch
     return NULL;
 }
 
+/* Nothing looks at v but shape and slices. */
+static bool only_sized(const ir_block *b, const ir_value *v) {
+    bool ok = true;
+    for (size_t i = 0; i < b->n_op && ok; i++) {
+        const ir_op *op = b->op[i];
+        for (int s = 0; s < ir_info(op->code)->n_slot; s++)
+            for (uint32_t k = 0; k < op->arg[s].n; k++)
+                ok &= op->arg[s].v[k] != v || op->code == OP_shape || op->code == OP_slice_by_index;
+        for (uint32_t k = 0; k < op->n_block; k++) ok &= only_sized(op->block[k], v);
+    }
+    for (size_t i = 0; i < b->n_out; i++) ok &= b->out[i] != v;
+    return ok;
+}
+
+/* A float row (a mask), or an integer one that only has sizes and slices (positions). */
+static bool is_row(const ir_function *f, const ir_value *v) {
+    int last = v->type.rank - 1;
+    if (v->type.kind != IR_TENSOR || last < 1 || v->type.dim[last] != IR_DIM_UNKNOWN) return false;
+    return dtype_is_float((ir_dtype)v->type.dtype) || only_sized(&f->body, v);
+}
+
 /* Every input of the program is described. */
 static bool describe_function(rt_model *m, const coreml_model *model, rt_function *to, err *e) {
     const ir_function *f = ir_function_find(model->program, to->desc->name);
@@ -28,10 +49,12 @@ static bool describe_function(rt_model *m, const coreml_model *model, rt_functio
     to->plan = ref_plan_new(m->a, f);
     to->serial = m->n_planned++;
     to->state = ARENA_ARRAY(m->a, size_t, f->n_in);
+    to->row = ARENA_ARRAY(m->a, bool, f->n_in);
     for (size_t i = 0; i < f->n_in; i++) {
         const ir_value *v = f->in[i];
         ir_type type = v->type;
         to->state[i] = SIZE_MAX;
+        to->row[i] = is_row(f, v);
         if (type.kind == IR_STATE) {
             if (!ir_type_known(&type))
                 return err_set(e, ERR_INVALID, "function %s: state %s has an unknown size", f->name, v->name);
@@ -59,7 +82,7 @@ static bool make_part(rt_model *m, const coreml_model *model, rt_part *part, err
            err_set(e, ERR_UNSUPPORTED, "the model is neither an ML Program nor a pipeline of such");
 }
 
-static rt_model *open_package(coreml_package *p, err *e) {
+rt_model *rt_model_of(coreml_package *p, err *e) {
     if (!p) return NULL;
     arena *a = arena_new();
     rt_model *m = ARENA_NEW(a, rt_model);
@@ -77,11 +100,11 @@ coreml_package *rt_package_open(const char *path, err *e) {
 }
 
 rt_model *rt_model_open(const char *path, err *e) {
-    return open_package(rt_package_open(path, e), e);
+    return rt_model_of(rt_package_open(path, e), e);
 }
 
 rt_model *rt_model_open_memory(const void *model, size_t n, err *e) {
-    return open_package(coreml_open_memory(model, n, e), e);
+    return rt_model_of(coreml_open_memory(model, n, e), e);
 }
 
 void rt_model_close(rt_model *m) {

@@ -10,6 +10,8 @@ typedef struct rt_model rt_model;
 coreml_package *rt_package_open(const char *path, err *e);
 /* Opens and verifies (errors as in coreml_verify). */
 rt_model *rt_model_open(const char *path, err *e);
+/* The same of an open package, which it takes over (also on error). */
+rt_model *rt_model_of(coreml_package *p, err *e);
 /* The same from a serialized Model message without weight files (fuzzing). */
 rt_model *rt_model_open_memory(const void *model, size_t n, err *e);
 void rt_model_close(rt_model *m);

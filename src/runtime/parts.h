@@ -9,6 +9,7 @@ typedef struct {
     const ref_plan *plan; /* NULL in a pipeline's own entry */
     size_t serial;        /* over all functions of the package that have a plan */
     size_t *state; /* by index of the function's inputs: which state of the package; SIZE_MAX for others */
+    bool *row;     /* by index of them: one row of flexible length of which little but its length matters */
 } rt_function;
 
 typedef struct rt_part {

@@ -162,6 +162,34 @@ static void test_models(void **state) {
     }
 }
 
+/* What a composite says it is, and the decomposition that the file carries with it: one program each.
+ * Activations are rounded to fp16 at other places. */
+static void test_composites(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[300];
+        err e = {0};
+        snprintf(path, sizeof path, "coreai/%s/%s.aimodel", models[i].name, models[i].asset);
+        const char *file = test_case_path(path);
+        size_t attentions[2] = {0, 0};
+        for (int decompose = 0; decompose < 2; decompose++) {
+            coreml_package *p = coreai_open(file, &(coreai_options){.decompose = decompose}, &e);
+            if (!p) fail_msg("%s", e.msg);
+            const ir_block *b = &p->model->program->func[0]->body;
+            for (size_t k = 0; k < b->n_op; k++)
+                attentions[decompose] += b->op[k]->code == OP_causal_attention;
+            rt_model *m = rt_model_of(p, &e);
+            if (!m || !rt_model_linear(m, "int16", &e)) fail_msg("%s", e.msg);
+            static const int one[24] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+            run_model(&models[i], m, RT_FAST, one, 24);
+            rt_model_close(m);
+        }
+        assert_true(attentions[0] >= 1);
+        assert_int_equal(attentions[1], 0);
+    }
+}
+
 /* ---- bundles: the tokens of a text, however they become calls ---- */
 
 typedef struct {
@@ -222,10 +250,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops),
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ops),     cmocka_unit_test(test_models),  cmocka_unit_test(test_composites),
+        cmocka_unit_test(test_bundles), cmocka_unit_test(test_refused),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,147 @@
+/* Ops that only Core AI assets have, and what their graphs are full of: definitions by formulas, plans
+ * against the evaluator. */
+#include "plan_graph.h"
+
+static graph *begin_coreai(uint64_t seed) {
+    graph *g = begin(seed);
+    g->b.f->spec = IR_SPEC_COREAI;
+    return g;
+}
+
+/* Elements of a list of integers, each a vector of one. */
+static ir_value *list(graph *g, ir_value *const *v, uint32_t n) {
+    return b_opv(&g->b, OP_concat, NULL, A_values, v, n, A_axis, b_i32(&g->b, 0), A_NONE);
+}
+
+/* Positions of all tokens so far come in; the last ones are read, and their number says where a cache ends.
+ */
+static void seen_positions(void **state) {
+    (void)state;
+    for (int tokens = 1; tokens <= 3; tokens += 2)
+        for (int64_t length = tokens; length <= 24; length += 7) {
+            graph *g = begin_coreai((uint64_t)length);
+            ir_builder *b = &g->b;
+            g->length = length;
+            ir_value *q = b_input(b, "q", IR_TYPE(DT_FP16, 1, 4, tokens, 16)),
+                     *p = b_input(b, "p", IR_TYPE(DT_INT32, 1, IR_DIM_UNKNOWN)), *side[2];
+            ir_value *total = b_op(b, OP_slice_by_index, NULL, A_x, one(g, OP_shape, p), A_begin,
+                                   B_INTS(b, 1), A_end, B_INTS(b, 2), A_NONE);
+            ir_value *first = two(g, OP_sub, total, B_INTS(b, tokens));
+            ir_value *tail = b_op(b, OP_slice_by_index, NULL, A_x, p, A_begin,
+                                  list(g, (ir_value *[]){B_INTS(b, 0), first}, 2), A_end,
+                                  list(g, (ir_value *[]){B_INTS(b, 1), total}, 2), A_NONE);
+            ir_value *end = list(g, (ir_value *[]){B_INTS(b, 1), B_INTS(b, 2), total, B_INTS(b, 16)}, 4);
+            for (int i = 0; i < 2; i++) {
+                ir_value *all = b_op(b, OP_read_state, NULL, A_input,
+                                     b_state(b, i ? "v" : "k", IR_TYPE(DT_FP16, 1, 2, 24, 16)), A_NONE);
+                ir_value *seen = b_op(b, OP_slice_by_index, NULL, A_x, all, A_begin, B_INTS(b, 0, 0, 0, 0),
+                                      A_end, end, A_NONE);
+                ir_value *wide = b_op(b, OP_expand_dims, NULL, A_x, seen, A_axes, B_INTS(b, 2), A_NONE);
+                wide = b_op(b, OP_tile, NULL, A_x, wide, A_reps, B_INTS(b, 1, 1, 2, 1, 1), A_NONE);
+                side[i] = b_op(b, OP_reshape, NULL, A_x, wide, A_shape, B_INTS(b, 1, 4, -1, 16), A_NONE);
+            }
+            b_output(b, cast(g, tail, "fp32"));
+            b_output(b, b_op(b, OP_causal_attention, NULL, A_query, q, A_key, side[0], A_value, side[1],
+                             A_scale, b_f32(b, 0.25f), A_NONE));
+            check(g, OP_fused_attention, true, "seen positions");
+        }
+}
+
+/* Query i of T sees keys 0 .. S - T + i: by the formula, in double. */
+static void causal_formula(void **state) {
+    (void)state;
+    enum { T = 3, S = 7, D = 8, H = 2 };
+    graph *g = begin_coreai(3);
+    ir_builder *b = &g->b;
+    ir_value *q = b_input(b, "q", IR_TYPE(DT_FP32, 1, H, T, D)),
+             *k = b_input(b, "k", IR_TYPE(DT_FP32, 1, H, S, D)),
+             *v = b_input(b, "v", IR_TYPE(DT_FP32, 1, H, S, D));
+    b_output(b, b_op(b, OP_causal_attention, NULL, A_query, q, A_key, k, A_value, v, A_scale, b_f32(b, 0.5f),
+                     A_NONE));
+    finish(g);
+    ref_tensor unused[MOST] = {0};
+    evaluate(g, g->p->func[0], false, 1, unused, g->out);
+    const float *x[3] = {ref_floats(&g->in[0]), ref_floats(&g->in[1]), ref_floats(&g->in[2])};
+    for (int h = 0; h < H; h++)
+        for (int i = 0; i < T; i++) {
+            double w[S], sum = 0;
+            int n = S - T + i + 1;
+            for (int j = 0; j < n; j++) {
+                w[j] = 0;
+                for (int d = 0; d < D; d++)
+                    w[j] += (double)x[0][(h * T + i) * D + d] * (double)x[1][(h * S + j) * D + d];
+                sum += w[j] = exp(w[j] * 0.5);
+            }
+            for (int d = 0; d < D; d++) {
+                double y = 0;
+                for (int j = 0; j < n; j++) y += w[j] / sum * (double)x[2][(h * S + j) * D + d];
+                assert_true(fabs(y - (double)ref_floats(&g->out[0])[(h * T + i) * D + d]) < 1e-6);
+            }
+        }
+    drop(g->out);
+    end(g);
+}
+
+static void repeats(void **state) {
+    (void)state;
+    graph *g = begin_coreai(4);
+    ir_builder *b = &g->b;
+    ir_value *x = b_input(b, "x", IR_TYPE(DT_FP16, 3, 1, 5)),
+             *y = b_op(b, OP_broadcast_to, NULL, A_x, x, A_shape, B_INTS(b, 2, -1, 4, 5), A_NONE);
+    b_output(b, one(g, OP_exp, y));
+    finish(g);
+    ref_tensor unused[MOST] = {0};
+    evaluate(g, g->p->func[0], true, 1, unused, g->out);
+    for (int64_t i = 0; i < 2 * 3 * 4 * 5; i++) {
+        float want = num_round_f16(expf(ref_floats(&g->in[0])[i / 20 % 3 * 5 + i % 5]));
+        assert_true(fabsf(ref_floats(&g->out[0])[i] - want) <= 0x1p-10f * want);
+    }
+    drop(g->out);
+    check_made(g, OP_NONE, false, "repeats");
+}
+
+/* Numbers that bf16 and the two forms of fp8 have, from their definitions: the nearest one, ties to even. */
+static void roundings(void **state) {
+    (void)state;
+    static const struct {
+        const char *as;
+        float x[6], y[6];
+    } want[] = {
+        {"bf16",
+         {1.00390625f, 1.01171875f, 1.005f, -3e38f, 1e-40f, 0},
+         {1, 1.015625f, 1.0078125f, -226 * 0x1p120f, 0x1p-133f, 0}},
+        {"fp8e4m3fn",
+         {1.0625f, 1.1875f, 448, 463, 0.001f, -7.5f * 0x1p-9f},
+         {1, 1.25f, 448, 448, 0x1p-9f, -8 * 0x1p-9f}},
+        {"fp8e5m2", {1.125f, 1.375f, 57344, -1.3f, 1e-6f, 0.3f}, {1, 1.5f, 57344, -1.25f, 0, 0.3125f}},
+    };
+    for (size_t k = 0; k < 3; k++) {
+        graph *g = begin_coreai(5);
+        ir_builder *b = &g->b;
+        ir_value *x = b_input(b, "x", IR_TYPE(DT_FP32, 6));
+        b_output(b, b_op(b, OP_round_as, NULL, A_x, x, A_dtype, b_text(b, want[k].as), A_NONE));
+        finish(g);
+        memcpy(ref_floats(&g->in[0]), want[k].x, sizeof want[k].x);
+        ref_tensor unused[MOST] = {0};
+        evaluate(g, g->p->func[0], false, 1, unused, g->out);
+        for (int i = 0; i < 6; i++) {
+            float y = ref_floats(&g->out[0])[i];
+            if (!(fabsf(y - want[k].y[i]) <= 1e-5f * fabsf(want[k].y[i])))
+                fail_msg("%s of %g is %g, expected %g", want[k].as, (double)want[k].x[i], (double)y,
+                         (double)want[k].y[i]);
+        }
+        drop(g->out);
+        end(g);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seen_positions),
+        cmocka_unit_test(causal_formula),
+        cmocka_unit_test(repeats),
+        cmocka_unit_test(roundings),
+    };
+    cmocka_set_test_filter(getenv("MILLET_TEST"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
