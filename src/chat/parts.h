@@ -22,6 +22,7 @@ struct talk {
 typedef struct {
     chat_prompt p;
     token_list ids;
+    size_t first;  /* ids in front of the first question: those of the system message */
     size_t stable; /* ids that stand in the prompts of all later turns */
 } talk_prompt;
 

@@ -91,11 +91,32 @@ static bool find_stable(const talk *t, const str *messages, talk_prompt *p, err 
     return ok;
 }
 
+/* How many ids stand in front of the first question, whatever that is: a conversation that begins anew, or
+ * whose oldest turns go, goes on from there. */
+static bool find_first(const talk *t, talk_prompt *p, err *e) {
+    bool system = t->n && t->message[0].role == TALK_SYSTEM;
+    p->first = 0;
+    if (!system) return true;
+    str b = {0};
+    talk_prompt other = {0};
+    str_addc(&b, '[');
+    add_message(&b, TALK_SYSTEM, str_get(&t->message[0].content), t->message[0].content.len, NULL);
+    add_message(&b, TALK_USER, "x", 1, NULL);
+    bool ok = render(t, &b, &other.p, e) && encode(t, &other.p, &other.ids, e);
+    while (ok && p->first < p->ids.n && p->first < other.ids.n &&
+           p->ids.ids[p->first] == other.ids.ids[p->first])
+        p->first++;
+    talk_prompt_free(&other);
+    str_free(&b);
+    return ok;
+}
+
 bool talk_make_prompt(const talk *t, const char *question, size_t n, talk_prompt *p, err *e) {
     str b = {0};
     add_messages(t, &b);
     if (question) add_message(&b, TALK_USER, question, n, NULL);
-    bool ok = render(t, &b, &p->p, e) && encode(t, &p->p, &p->ids, e) && find_stable(t, &b, p, e);
+    bool ok = render(t, &b, &p->p, e) && encode(t, &p->p, &p->ids, e) && find_stable(t, &b, p, e) &&
+              find_first(t, p, e);
     str_free(&b);
     return ok;
 }

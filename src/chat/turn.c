@@ -96,7 +96,7 @@ static matcher *hold(const talk *t, bool thinking, err *e) {
 static bool speak(talk *t, const talk_prompt *p, speech *s, talk_turn *turn, err *e) {
     int64_t fits = t->m->form.context - (int64_t)p->ids.n + 1, most = t->o.max_new;
     bool all = most < 0 || most >= fits;
-    const size_t keep[] = {p->stable, p->ids.n};
+    const size_t keep[] = {p->first, p->stable, p->ids.n};
     generate_options o = {.mode = t->o.mode,
                           .sampling = t->o.sampling,
                           .max_new = all ? fits : most,
@@ -105,7 +105,7 @@ static bool speak(talk *t, const talk_prompt *p, speech *s, talk_turn *turn, err
                           .ctx = s,
                           .prefix = t->prefix,
                           .keep = keep,
-                          .n_keep = p->stable < p->ids.n ? 2 : 1};
+                          .n_keep = 3};
     generate_result r = {0};
     o.sampling.seed += t->replies++;
     o.constraint = hold(t, p->p.thinking, e);

@@ -67,8 +67,8 @@ bool prefix_seek(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, pref
 /* Keeps the point where d stands; also one that was kept before, which is as just used then. Where there is
  * no room for it nothing is kept, and that is no error. */
 void prefix_keep(prefix_cache *c, decoder *d);
-/* prefix_seek(), then feeds what is left, and keeps the points keep[0] < keep[1] < ... <= n that are reached.
- * h (may be NULL): its indices begin anew behind each of them. last: the scores behind the prompt.
+/* prefix_seek(), then feeds what is left, and keeps the points keep[0] <= keep[1] <= ... <= n that are
+ * reached. h (may be NULL): its indices begin anew behind each of them. last: the scores behind the prompt.
  * After an error d is as after one of decoder_feed(). */
 bool prefix_feed(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, const size_t *keep, size_t n_keep,
                  const decoder_hooks *h, decoder_row *last, prefix_place *at, err *e);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "chat/loops.h"
 #include "chat/talk.h"
+#include "chat/tasks.h"
 #include "convert/convert.h"
 #include "golden/oracle.h"
 #include <unistd.h>
@@ -274,6 +275,9 @@ static void test_undo(void **s) {
     assert_int_equal(talk_count(t), 1);
     ask(t, questions[0], NULL);
     expect_as_fresh(m, t);
+    talk_reset(t);
+    assert_true(ask(t, questions[1], NULL).reused > 5); /* the system message */
+    expect_as_fresh(m, t);
     str_free(&text);
     talk_close(t);
     lm_close(m);
@@ -394,6 +398,57 @@ static void test_save_and_load(void **s) {
     lm_close(m);
 }
 
+/* ---- tasks ---- */
+
+/* Probabilities of letters are a softmax over the scores that a fresh decoder gives for the prompt. */
+static void test_decide(void **s) {
+    (void)s;
+    lm *m = open_model(own_model(), 512);
+    talk *t = open_talk(m, greedy());
+    const char *options[] = {"a ball", "a horse", "nothing"};
+    str question = {0};
+    double p[3], share, want[3], sum = 0, all = 0;
+    err e = {0};
+    talk_system(t, "Answer with the letter alone.");
+    task_question(&question, "Ben found a ball.", 17, "What did he find?", options, 3);
+    assert_string_equal(str_get(&question),
+                        "Ben found a ball.\n\nWhat did he find?\nA) a ball\nB) a horse\nC) nothing\n");
+    if (!task_decide(t, str_get(&question), question.len, 3, p, &share, &e)) fail_msg("%s", e.msg);
+
+    arena *a = arena_new();
+    str b = {0};
+    chat_prompt prompt = {0};
+    token_list ids = {0};
+    decoder_row row;
+    str_adds(&b, "[{\"role\":\"system\",\"content\":\"Answer with the letter "
+                 "alone.\"},{\"role\":\"user\",\"content\":");
+    str_json_string(&b, str_get(&question), question.len);
+    str_adds(&b, "}]");
+    const json *j = json_parse(a, "messages", b.s, b.len, &e);
+    decoder *d = decoder_new(m, RT_FAST, &e);
+    if (!j || !d || !chat_render(talk_template(t), j, &CHAT_OPTIONS, &prompt, &e) ||
+        !chat_encode(&prompt, m->text, false, &ids, &e) || !decoder_feed(d, ids.ids, ids.n, NULL, &row, &e))
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < row.n; i++) all += exp((double)row.score[i]);
+    for (int i = 0; i < 3; i++) {
+        const char letter = (char)('A' + i);
+        int32_t id = tokenizer_find(m->text, &letter, 1);
+        assert_true(id >= 0);
+        sum += want[i] = exp((double)row.score[id]);
+    }
+    /* sums in doubles over scores that are equal to the bit */
+    for (int i = 0; i < 3; i++) assert_true(fabs(p[i] - want[i] / sum) < 1e-12);
+    assert_true(fabs(share - sum / all) < 1e-12);
+    decoder_free(d);
+    token_list_free(&ids);
+    chat_prompt_free(&prompt);
+    arena_free(a);
+    str_free(&b);
+    str_free(&question);
+    talk_close(t);
+    lm_close(m);
+}
+
 /* ---- loops ---- */
 
 static size_t looped_after(int32_t period, int32_t noise) {
@@ -421,7 +476,7 @@ int main(void) {
         cmocka_unit_test(test_oracle),       cmocka_unit_test(test_turns),
         cmocka_unit_test(test_stops),        cmocka_unit_test(test_undo),
         cmocka_unit_test(test_full_context), cmocka_unit_test(test_save_and_load),
-        cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_decide),       cmocka_unit_test(test_loops),
     };
     return cmocka_run_group_tests_name("talk", tests, make_work_dir, remove_work_dir);
 }
