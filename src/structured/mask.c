@@ -133,7 +133,7 @@ static void ask(asking *q, size_t from, size_t to) {
     reader *r = q->r;
     const uint8_t *flags = q->g->flags;
     size_t end = r->n_item;
-    r->begin = end;
+    reader_new_set(r);
     for (size_t i = from; i < to; i++)
         if (!(flags[r->item[i].state] & STATE_WIDE)) reader_add(r, r->item[i]);
     walk(q, &q->v->all, end, r->n_item, NULL);

@@ -52,7 +52,8 @@ static bool set_point(const matcher *m, point *p, const item *x, size_t n, bool 
 /* The pool's only set is where the text stands. */
 static bool load(matcher *m) {
     const point *p = here(m);
-    m->r.n_item = m->r.begin = 0;
+    m->r.n_item = 0;
+    reader_new_set(&m->r);
     for (size_t i = 0; i < p->n; i++)
         if (!reader_add(&m->r, p->x[i])) return false;
     return true;

@@ -113,33 +113,6 @@ bool reader_copy(reader *r, const reader *from, heap *home) {
 
 /* ---- sets of positions ---- */
 
-static bool same(const item *x, const item *y) {
-    return x->frame == y->frame && x->state == y->state && x->count == y->count;
-}
-
-bool reader_add(reader *r, item x) {
-    size_t n = r->n_item - r->begin;
-    for (size_t i = r->begin; i < r->n_item; i++)
-        if (same(&r->item[i], &x)) return true;
-    if (n >= READER_ITEMS) return true;
-    if (r->n_item == r->cap_item) {
-        item *p = grow(r, r->item, &r->cap_item, r->n_item + 1, sizeof x);
-        if (!p) return false;
-        r->item = p;
-    }
-    r->item[r->n_item++] = x;
-    return true;
-}
-
-static void begin_set(reader *r) {
-    r->begin = r->n_item;
-    r->n_visit = 0;
-    if (!++r->turn) {
-        memset(r->visit, 0, r->cap_visit * sizeof *r->visit);
-        r->turn = 1;
-    }
-}
-
 static visit *free_visit(visit *v, size_t cap, uint32_t turn, uint32_t hash) {
     size_t at = hash & (cap - 1);
     while (v[at].turn == turn) at = (at + 1) & (cap - 1);
@@ -172,6 +145,43 @@ static bool first_visit(reader *r, uint32_t node, uint32_t parent, uint32_t coun
     r->visit[at] = (visit){node, parent, count, r->turn};
     r->n_visit++;
     return true;
+}
+
+enum { FEW = 16, ITEM = 1u << 31 };
+
+static bool same(const item *x, const item *y) {
+    return x->frame == y->frame && x->state == y->state && x->count == y->count;
+}
+
+/* Whether the set has x: few positions are compared, many are looked up among what was followed. */
+static bool is_new(reader *r, const item *x) {
+    size_t n = r->n_item - r->begin;
+    if (n > FEW) return first_visit(r, x->state | ITEM, x->frame, x->count);
+    for (size_t i = r->begin; i < r->n_item; i++)
+        if (same(&r->item[i], x)) return false;
+    for (size_t i = r->begin; n == FEW && i < r->n_item; i++)
+        first_visit(r, r->item[i].state | ITEM, r->item[i].frame, r->item[i].count);
+    return n < FEW || first_visit(r, x->state | ITEM, x->frame, x->count);
+}
+
+bool reader_add(reader *r, item x) {
+    if (r->n_item - r->begin >= READER_ITEMS || !is_new(r, &x)) return true;
+    if (r->n_item == r->cap_item) {
+        item *p = grow(r, r->item, &r->cap_item, r->n_item + 1, sizeof x);
+        if (!p) return false;
+        r->item = p;
+    }
+    r->item[r->n_item++] = x;
+    return true;
+}
+
+void reader_new_set(reader *r) {
+    r->begin = r->n_item;
+    r->n_visit = 0;
+    if (!++r->turn) {
+        memset(r->visit, 0, r->cap_visit * sizeof *r->visit);
+        r->turn = 1;
+    }
 }
 
 /* Where to go on behind what leads to node: straight to the caller when nothing more comes there. */
@@ -216,13 +226,13 @@ static void follow(reader *r, uint32_t node, uint32_t parent, uint32_t count) {
 }
 
 size_t reader_start(reader *r) {
-    begin_set(r);
+    reader_new_set(r);
     follow(r, r->g->rule[r->g->root].start, 0, 0);
     return r->n_item - r->begin;
 }
 
 size_t reader_behind(reader *r, uint32_t f) {
-    begin_set(r);
+    reader_new_set(r);
     pop(r, f);
     return r->n_item - r->begin;
 }
@@ -238,7 +248,7 @@ static bool count_char(const grammar *g, item *x, uint32_t state) {
 
 size_t reader_step(reader *r, size_t from, size_t to, uint8_t byte, bool markup) {
     const grammar *g = r->g;
-    begin_set(r);
+    reader_new_set(r);
     for (size_t i = from; i < to; i++) {
         item x = r->item[i];
         uint32_t state = grammar_step(g, x.state, byte);

@@ -36,7 +36,7 @@ typedef struct {
 } reader;
 
 enum {
-    READER_ITEMS = 1024, /* positions of one set; further ones are dropped, so that less is accepted */
+    READER_ITEMS = 4096, /* positions of one set; further ones are dropped, so that less is accepted */
     READER_FRAMES = 1 << 22
 };
 
@@ -46,7 +46,8 @@ void reader_end(reader *r);
 /* Copies from, which has the same grammar, into a new one. */
 bool reader_copy(reader *r, const reader *from, heap *home);
 void reader_drop_frames(reader *r, size_t n_frame); /* those behind n_frame */
-bool reader_add(reader *r, item x);                 /* to the pool */
+void reader_new_set(reader *r);                     /* at the end of the pool */
+bool reader_add(reader *r, item x);                 /* to the set under way, once */
 /* Makes a set at the end of the pool: the positions before any byte; those behind a frame; those that follow
  * [from, to) by a byte, markup: only by what terminals of markup accept. How many there are. */
 size_t reader_start(reader *r);

@@ -211,9 +211,30 @@ static void deep(void **state) {
     vocabulary_free(v);
 }
 
+/* Hundreds of readings side by side: none is lost, none is kept twice. */
+static void many_readings(void **state) {
+    (void)state;
+    err e = {0};
+    str s = {0};
+    str_adds(&s, "{\"anyOf\":[");
+    for (int i = 0; i < 900; i++)
+        str_printf(&s,
+                   "%s{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"k\":{\"const\":%d}},"
+                   "\"required\":[\"a\",\"k\"],\"additionalProperties\":false}",
+                   i ? "," : "", i);
+    str_adds(&s, "]}");
+    grammar *g = grammar_from_text("x", s.s, s.len, NULL, &e);
+    assert_non_null(g);
+    assert_true(accepts(g, "{\"a\":\"x\",\"k\":0}", 15));
+    assert_true(accepts(g, "{\"a\":\"x\",\"k\":899}", 17));
+    assert_false(accepts(g, "{\"a\":\"x\",\"k\":900}", 17));
+    grammar_free(g);
+    str_free(&s);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(json_calls),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cases),     cmocka_unit_test(json_calls),
                                        cmocka_unit_test(xml_calls), cmocka_unit_test(hostile),
-                                       cmocka_unit_test(deep)};
+                                       cmocka_unit_test(deep),      cmocka_unit_test(many_readings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
