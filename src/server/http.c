@@ -311,6 +311,12 @@ static void on_connection(void *h, struct MHD_Connection *c, void **own,
     }
 }
 
+/* A path with a NUL in it is left as it is, and so is none that there is. */
+static size_t unescape(void *ctx, struct MHD_Connection *c, char *s) {
+    (void)ctx, (void)c;
+    return strstr(s, "%00") ? strlen(s) : MHD_http_unescape(s);
+}
+
 static void be_silent(void *ctx, const char *fmt, va_list args) {
     (void)ctx, (void)fmt, (void)args;
 }
@@ -323,7 +329,7 @@ bool http_start(http *h, int socket, err *e) {
         socket, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)o->idle_limit, MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header + 4096,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
     return h->daemon || err_set(e, ERR_IO, "libmicrohttpd doesn't start");
 }
 

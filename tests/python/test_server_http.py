@@ -1,0 +1,257 @@
+"""The server as a thing on a network: clients that leave, stall, lie, drip, or are too many; keys, hosts, origins; the end."""
+import concurrent.futures, json, signal, socket, subprocess, tempfile, threading, time
+import openai
+from serving import DEMO, MILLET, SLOW, Server, alone, events, read_all, run_tests, serving
+
+LONG = {"prompt": "Once upon a time", "max_tokens": 1900, "temperature": 1, "seed": 1, "ignore_eos": True}
+SHORT = {"prompt": "The little dog", "max_tokens": 8, "temperature": 0}
+
+
+def http(method, path, body=b"", headers=""):
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+def test_malformed():
+    """Whatever comes, the server answers or closes, and serves the next one."""
+    rows = [b"", b"\r\n", b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70000 + b"\r\n\r\n", b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n",
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nx",
+            b"GET /%00%ff/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\0" * 5000]
+    with serving("--receive-timeout", 1) as s:
+        for row in rows:
+            with s.connect() as c:
+                try:
+                    c.sendall(row)
+                    c.shutdown(socket.SHUT_WR)
+                except OSError:  # closed already
+                    pass
+                answer = read_all(c)
+                assert answer[:9] in (b"", b"HTTP/1.1 ", b"HTTP/1.0 ") and b"root:" not in answer, (row[:60], answer[:100])
+                assert not answer or b" 200 " not in answer.split(b"\r\n")[0] or row.startswith(b"GET /health"), row[:60]
+        assert s.post("/v1/completions", SHORT)[0] == 200
+        # methods, paths
+        status, headers, body = s.request("GET", "/v1/completions")
+        assert status == 405 and "POST" in headers["allow"] and json.loads(body)["error"]["code"] == "method_not_allowed"
+        assert s.request("DELETE", "/v1/models")[0] == 405 and s.request("POST", "/v1/nothing", "{}")[0] == 404
+        status, headers, body = s.request("HEAD", "/health")
+        assert status == 200 and body == b""
+        status, headers, body = s.request("GET", "/")
+        assert status == 200 and headers["content-type"].startswith("text/html") and "content-security-policy" in headers
+        assert s.request("GET", "/", headers={"If-None-Match": headers["etag"]})[0] == 304
+
+
+def test_sizes():
+    with serving("--max-body", 2000) as s:
+        for n, chunked in ((2500, False), (9000, False), (10_000_000, False), (2500, True), (9000, True)):
+            body = json.dumps({"prompt": "x" * n}).encode()
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            with s.connect() as c:
+                try:
+                    if chunked:
+                        c.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(
+                            b"%x\r\n%s\r\n" % (len(body[i : i + 500]), body[i : i + 500]) for i in range(0, len(body), 500)) + b"0\r\n\r\n")
+                    else:
+                        c.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                except (BrokenPipeError, ConnectionResetError):
+                    assert n > 8 * 2000
+                answer = read_all(c)
+                assert b" 413 " in answer.split(b"\r\n")[0] if n <= 8 * 2000 else b" 200 " not in answer, (n, answer[:80])
+        c = s.client()
+        try:
+            c.completions.create(model="demo", prompt="x" * 3000)
+            assert False
+        except openai.APIStatusError as e:
+            assert e.status_code == 413
+        # asked for first: refused without being sent
+        answer = s.raw(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n", 5)
+        assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_pipelining():
+    with serving() as s:
+        text = alone(SHORT["prompt"], 8)["text"]
+        data = http("POST", "/v1/completions", SHORT) * 3 + http("GET", "/health") + http("POST", "/v1/completions", {**SHORT, "stream": True}, "Connection: close\r\n")
+        answer = s.raw(data)
+        assert answer.count(b"HTTP/1.1 200 OK") == 5 and answer.count(json.dumps(text)[1:-1].encode()) == 3 and answer.rstrip().endswith(b"0")
+
+
+def test_half_open_and_dripping():
+    """Connections that send nothing, or a byte now and then, are closed; those beyond the limit wait and are served then."""
+    with serving("--receive-timeout", 1.5, "--connections", 20) as s:
+        idle = [s.connect() for _ in range(20)]
+        start = time.monotonic()
+        assert s.post("/v1/completions", SHORT)[0] == 200  # once the others are closed
+        assert time.monotonic() - start < 15 * SLOW
+        for c in idle:
+            assert read_all(c) == b"" and not c.close()
+        with s.connect() as c:
+            start, closed = time.monotonic(), False
+            for byte in http("POST", "/v1/completions", SHORT):
+                try:
+                    c.sendall(bytes([byte]))
+                    c.setblocking(False)
+                    try:
+                        closed = c.recv(100) == b""
+                    except BlockingIOError:
+                        pass
+                    c.setblocking(True)
+                except (BrokenPipeError, ConnectionResetError):
+                    closed = True
+                if closed:
+                    break
+                time.sleep(0.1)
+            assert closed and time.monotonic() - start < 15 * SLOW
+        s.until(lambda: s.metric("connections") <= 2)
+
+
+def test_clients_that_leave():
+    """A session is free within a token of its client's leaving: streamed, not streamed, waiting."""
+    with serving("--sessions", 1) as s:
+        for stream in (True, False):
+            before = s.metric("clients_left_total")
+            with s.connect() as c:
+                c.sendall(http("POST", "/v1/completions", {**LONG, "stream": stream}))
+                if stream:
+                    c.recv(2000)
+                else:
+                    s.until(lambda: s.metric("sessions_active") == 1)
+            s.until(lambda: s.metric("clients_left_total") == before + 1)
+            assert s.post("/v1/completions", SHORT)[0] == 200
+        with s.connect() as c, s.connect() as waiting:
+            c.sendall(http("POST", "/v1/completions", {**LONG, "stream": True}))
+            c.recv(2000)
+            waiting.sendall(http("POST", "/v1/completions", LONG))
+            s.until(lambda: s.metric("requests_waiting") == 1)
+            waiting.close()
+            s.until(lambda: s.metric("requests_waiting") == 0)
+        # OpenAI's own client stops in the middle
+        with s.client().completions.create(model="demo", prompt="One", max_tokens=1500, stream=True, extra_body={"ignore_eos": True}) as answer:
+            next(iter(answer))
+        s.until(lambda: s.metric("sessions_active") == 0)
+        # and runs out of patience
+        try:
+            s.client(timeout=0.05).completions.create(model="demo", prompt="One", max_tokens=1900, extra_body={"ignore_eos": True})
+            assert False
+        except openai.APITimeoutError:
+            pass
+        s.until(lambda: s.metric("sessions_active") == 0)
+
+
+def test_slow_readers():
+    """One that doesn't read waits alone, and is dropped in the end."""
+    with serving("--sessions", 2, "--idle-timeout", 2) as s:
+        with s.connect(receive=2048) as c:
+            c.sendall(http("POST", "/v1/completions", {**LONG, "stream": True, "logprobs": 20}))
+            text = alone(SHORT["prompt"], 8)["text"]
+            for _ in range(4):
+                status, got = s.post("/v1/completions", SHORT)
+                assert status == 200 and got["choices"][0]["text"] == text
+            s.until(lambda: s.metric("sessions_active") == 0, 60)
+        assert s.metric("clients_left_total") == 1
+
+
+def test_the_queue():
+    """Beyond the queue: 429 and when to come back; OpenAI's client comes back by itself."""
+    with serving("--sessions", 1, "--queue", 2) as s:
+        busy = [s.connect() for _ in range(3)]
+        for i, c in enumerate(busy):
+            c.sendall(http("POST", "/v1/completions", {**LONG, "stream": True}))
+            s.until(lambda: s.metric("sessions_active") + s.metric("requests_waiting") == i + 1)
+        status, headers, body = s.request("POST", "/v1/completions", SHORT)
+        assert status == 429 and int(headers["retry-after"]) >= 1 and json.loads(body)["error"]["code"] == "queue_full"
+        try:
+            s.client().completions.create(model="demo", prompt="x")
+            assert False
+        except openai.RateLimitError:
+            pass
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            later = pool.submit(lambda: s.client(max_retries=8).completions.create(model="demo", prompt=SHORT["prompt"], max_tokens=8, temperature=0))
+            time.sleep(0.3)
+            [c.close() for c in busy]
+            assert later.result().choices[0].text == alone(SHORT["prompt"], 8)["text"]
+        assert s.metric("refused_total") >= 2
+
+
+def test_fair():
+    """A request of many choices doesn't keep others waiting for all of them."""
+    with serving("--sessions", 1) as s:
+        with s.connect() as c:
+            c.sendall(http("POST", "/v1/completions", {**LONG, "n": 20, "max_tokens": 150, "stream": True}))
+            c.recv(500)
+            assert s.post("/v1/completions", SHORT)[0] == 200
+            assert s.metric("sessions_active") + s.metric("requests_waiting") > 0  # the other is still at it
+
+
+def test_time_limit():
+    with serving("--time-limit", 0.3) as s:
+        status, got = s.post("/v1/completions", LONG)
+        assert status == 504 and got["error"]["code"] == "timeout"
+        body = s.request("POST", "/v1/completions", {**LONG, "stream": True})[2]
+        assert json.loads(body.decode().strip().split("\n")[-1][6:])["error"]["code"] == "timeout"
+        try:
+            for _ in s.client().completions.create(model="demo", prompt="x", max_tokens=1900, stream=True, extra_body={"ignore_eos": True}):
+                pass
+            assert False
+        except openai.APIError as e:
+            assert "more than" in e.message
+
+
+def test_keys_hosts_origins():
+    with tempfile.NamedTemporaryFile("w") as keys:
+        keys.write("# ours\nsecret-one\n\nsecret-two\r\n")
+        keys.flush()
+        with serving("--api-key-file", keys.name, "--cors-origin", "http://app.example") as s:
+            for key in ("secret-one", "secret-two"):
+                assert s.client(api_key=key).completions.create(model="demo", prompt="x", max_tokens=1).choices
+            for value in ("Bearer secret-on", "Bearer secret-one2", "Bearer ", "Bearer", "Basic secret-one", "secret-one", "Bearer # ours"):
+                assert s.request("POST", "/v1/completions", SHORT, {"Authorization": value})[0] == 401, value
+            try:
+                s.client(api_key="wrong-key").models.list()
+                assert False
+            except openai.AuthenticationError as e:
+                assert e.code == "invalid_api_key"
+            assert s.request("GET", "/metrics")[0] == 401 and s.request("GET", "/health")[0] == 200 and s.request("GET", "/")[0] == 200
+            status, headers, _ = s.request("OPTIONS", "/v1/completions", headers={"Origin": "http://app.example"})
+            assert status == 204 and headers["access-control-allow-origin"] == "http://app.example"
+            errors = s.errors()
+            assert "secret" not in errors and "wrong-key" not in errors and "little dog" not in errors and "POST /v1/completions 200" in errors
+        for arguments, text in ((["--host", "0.0.0.0"], "--api-key-file"), (["--host", "no.such.host.invalid"], "no.such.host"),
+                                (["--api-key-file", "/dev/null"], "not a regular file"), (["--port", "70000"], "port")):
+            done = subprocess.run([MILLET, "serve", DEMO, *arguments], capture_output=True, text=True, timeout=60 * SLOW)
+            assert done.returncode and text in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    with serving("--allow-host", "box.local") as s:
+        for host, status in (("localhost", 200), ("127.0.0.1:80", 200), ("[::1]:1", 200), ("box.local", 200), ("evil.example", 403),
+                             ("localhost.evil.example", 403), ("127.0.0.1.evil.example", 403)):
+            assert s.request("GET", "/v1/models", headers={"Host": host})[0] == status, host
+        for origin, status in ((f"http://localhost:{s.port}", 200), ("http://evil.example", 403), ("null", 403)):
+            assert s.request("POST", "/v1/completions", SHORT, {"Host": f"localhost:{s.port}", "Origin": origin})[0] == status, origin
+        busy = subprocess.run([MILLET, "serve", DEMO, "--port", str(s.port)], capture_output=True, text=True, timeout=60 * SLOW)
+        assert busy.returncode == 1 and "can't listen" in busy.stderr
+
+
+def test_the_end():
+    """SIGTERM: what runs is finished within the grace, or cut; what waits is refused."""
+    for grace, whole in ((60, True), (0.2, False)):
+        s = Server(DEMO, "--sessions", "1", "--grace", grace)
+        ask = {**LONG, "max_tokens": 150 if whole else 1900}
+        with s.connect() as plain, s.connect() as waiting:
+            plain.sendall(http("POST", "/v1/completions", {**ask, "stream": True}, "Connection: close\r\n"))
+            plain.recv(10, socket.MSG_PEEK)
+            waiting.sendall(http("POST", "/v1/completions", SHORT, "Connection: close\r\n"))
+            s.until(lambda: s.metric("requests_waiting") == 1)
+            s.process.send_signal(signal.SIGTERM)
+            answer, refused = read_all(plain), read_all(waiting)
+        assert refused.startswith(b"HTTP/1.1 503") and b"shutting_down" in refused
+        assert (b"[DONE]" in answer) == whole and (b"shutting_down" in answer) == (not whole)
+        assert s.process.wait(30 * SLOW) == 0
+        s.process.stdout.close()
+    s = Server(DEMO)
+    assert s.stop(signal.SIGINT) == 0
+
+
+run_tests(globals())
