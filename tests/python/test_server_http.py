@@ -192,7 +192,7 @@ def test_time_limit():
         status, got = s.post("/v1/completions", LONG)
         assert status == 504 and got["error"]["code"] == "timeout"
         body = s.request("POST", "/v1/completions", {**LONG, "stream": True})[2]
-        assert json.loads(body.decode().strip().split("\n")[-1][6:])["error"]["code"] == "timeout"
+        assert json.loads(body.decode().strip().split("\n")[-1].removeprefix("data: "))["error"]["code"] == "timeout"
         try:
             for _ in s.client().completions.create(model="demo", prompt="x", max_tokens=1900, stream=True, extra_body={"ignore_eos": True}):
                 pass
