@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 /* What a request needs of a model: its tokenizer, template and sizes. */
 static const served_model *model(void) {
     static const char *const names[] = {"tiny"};
-    static lm m = {.vocab = 2048};
+    static lm m;
     static served_model served = {
         .m = &m, .name = names, .n_name = 1, .defaults = SAMPLER_GREEDY, .max_prompt = 512};
     if (m.text) return &served;
@@ -16,6 +16,7 @@ static const served_model *model(void) {
     m.text = tokenizer_load(TINY_MODEL, &e);
     served.chat = chat_open(NULL, "qwen3", &e);
     if (!m.text || !served.chat) abort();
+    m.vocab = tokenizer_limit(m.text);
     return &served;
 }
 
@@ -26,7 +27,7 @@ static void judge(const request *r, bool ok, const api_error *e) {
         const request_prompt *p = &r->prompt[i];
         if (!p->n || p->n > 512 || !p->n_cut || p->cut[p->n_cut - 1] != p->n) abort();
         for (size_t k = 0; k < p->n; k++)
-            if (p->ids[k] < 0 || p->ids[k] >= 2048) abort();
+            if (p->ids[k] < 0 || p->ids[k] >= tokenizer_limit(model()->m->text)) abort();
     }
     if (ok) return;
     str b = {0};
