@@ -62,14 +62,15 @@ static void add_field(str *b, const char *text) {
 
 void bench_print_csv(const bench_report *s) {
     str b = {0};
-    str_adds(&b, "artifact,name,threads,depth,prompt,new_tokens");
+    str_adds(&b, "artifact,name,threads,depth,prompt,new_tokens,sessions");
     for (size_t k = 0; k < N_COLUMNS; k++) str_printf(&b, ",%s", columns[k].name);
     str_adds(&b, ",peak_bytes,package_bytes\n");
     for (size_t i = 0; i < s->n; i++) {
         const bench_row *r = &s->row[i];
         add_field(&b, s->artifact);
-        str_printf(&b, ",%s,%u,%" PRId64 ",%" PRId64 ",%" PRId64, r->c.name, s->limits[r->limits].threads,
-                   r->c.depth, r->c.prompt, r->c.fresh);
+        str_printf(&b, ",%s,%u,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, r->c.name,
+                   s->limits[r->limits].threads, r->c.depth, r->c.prompt, r->c.fresh,
+                   r->c.sessions > 1 ? r->c.sessions : 1);
         for (size_t k = 0; k < N_COLUMNS; k++) {
             double v = columns[k].of(s, r);
             str_addc(&b, ',');

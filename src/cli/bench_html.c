@@ -54,6 +54,7 @@ static plot_series series_of(const bench_report *s, size_t limits, bool roof) {
                           threads);
     for (size_t i = 0; i < s->n; i++) {
         const bench_row *r = &s->row[i];
+        if (r->c.sessions > 1) continue;
         double v = roof ? roof_of(s, r) : bench_decode_rate(r), at = context_of(r);
         if (r->limits != limits || !isfinite(v)) continue;
         size_t k = p.n++;

@@ -86,8 +86,9 @@ static void add_row(str *b, const bench_report *s, const bench_row *r) {
     const bench_case *c = &r->c;
     str_printf(b,
                "{\"name\":\"%s\",\"threads\":%u,\"depth\":%" PRId64 ",\"prompt\":%" PRId64
-               ",\"new_tokens\":%" PRId64,
-               c->name, s->limits[r->limits].threads, c->depth, c->prompt, c->fresh);
+               ",\"new_tokens\":%" PRId64 ",\"sessions\":%" PRId64,
+               c->name, s->limits[r->limits].threads, c->depth, c->prompt, c->fresh,
+               c->sessions > 1 ? c->sessions : 1);
     add_member(b, "prompt_tokens_per_s", bench_prompt_rate(r));
     add_member(b, "prompt_ms_per_token", 1e3 / bench_prompt_rate(r));
     add_member(b, "prompt_gflop_per_s", bench_prompt_speed(r) * 1e-9);

@@ -11,7 +11,8 @@ double bench_prompt_rate(const bench_row *r) {
 }
 
 double bench_decode_rate(const bench_row *r) {
-    return r->c.fresh > 1 ? (double)(r->c.fresh - 1) / r->r.decode_median : NAN;
+    double sessions = r->c.sessions > 1 ? (double)r->c.sessions : 1;
+    return r->c.fresh > 1 ? sessions * (double)(r->c.fresh - 1) / r->r.decode_median : NAN;
 }
 
 double bench_token_bytes(const bench_row *r) {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIZES = 16, MOST_CASES = 2 * MOST_SIZES * MOST_SIZES, MOST_TOKENS = 1048576 };
+enum { MOST_SIZES = 16, MOST_CASES = 2 * MOST_SIZES * MOST_SIZES, MOST_TOKENS = 1048576, MOST_SESSIONS = 256 };
 
 static const bench_case protocols[] = {
     {.name = "ane", .prompt = 128, .fresh = 64, .warm = 2, .trials = 5},
@@ -55,14 +55,21 @@ typedef struct {
     size_t n;
 } cases;
 
-/* -p, -n and -d. */
+static const char *fresh_name(arena *a, int64_t tokens, int64_t sessions) {
+    return sessions > 1 ? arena_printf(a, "n%" PRId64 " x%" PRId64, tokens, sessions)
+                        : arena_printf(a, "n%" PRId64, tokens);
+}
+
+/* -p, -n, -d and --sessions. */
 static int free_form(const cli_args *a, arena *names, cases *l) {
-    int64_t prompt[MOST_SIZES], depth[MOST_SIZES] = {0};
-    size_t n_prompt = 0, n_depth = 1;
+    int64_t prompt[MOST_SIZES], depth[MOST_SIZES] = {0}, sessions[MOST_SIZES] = {1};
+    size_t n_prompt = 0, n_depth = 1, n_sessions = 1;
     int code = CLI_OK, trials = cli_given(a, "trials") ? (int)cli_int(a, "trials") : 5;
     if (cli_given(a, "prompt")) n_prompt = take_sizes(a, "prompt", 1, MOST_TOKENS, prompt, &code);
     if (code == CLI_OK && cli_given(a, "depth"))
         n_depth = take_sizes(a, "depth", 0, MOST_TOKENS, depth, &code);
+    if (code == CLI_OK && cli_given(a, "sessions"))
+        n_sessions = take_sizes(a, "sessions", 1, MOST_SESSIONS, sessions, &code);
     for (size_t i = 0; i < n_depth && code == CLI_OK; i++) {
         for (size_t k = 0; k < n_prompt; k++)
             l->list[l->n++] = (bench_case){.name = arena_printf(names, "p%" PRId64, prompt[k]),
@@ -71,11 +78,12 @@ static int free_form(const cli_args *a, arena *names, cases *l) {
                                            .fresh = 1,
                                            .warm = 1,
                                            .trials = trials};
-        if (cli_given(a, "new-tokens")) /* behind a prompt of one token, whose call is not timed */
-            l->list[l->n++] = (bench_case){.name = arena_printf(names, "n%" PRId64, cli_int(a, "new-tokens")),
+        for (size_t k = 0; k < n_sessions && cli_given(a, "new-tokens"); k++)
+            l->list[l->n++] = (bench_case){.name = fresh_name(names, cli_int(a, "new-tokens"), sessions[k]),
                                            .depth = depth[i],
-                                           .prompt = 1,
+                                           .prompt = 1, /* its call is not timed */
                                            .fresh = cli_int(a, "new-tokens") + 1,
+                                           .sessions = sessions[k],
                                            .warm = 1,
                                            .trials = trials};
     }
@@ -112,7 +120,7 @@ static bool runs_start(const cli_args *a) {
 static int check_mode(const cli_args *a, const char *mode, const char *const *allowed) {
     static const char *const all[] = {"protocol", "prompt", "new-tokens", "depth",   "trials",    "threads",
                                       "start",    "limits", "compare",    "profile", "precision", "linear",
-                                      "html",     "csv",    "markdown",   "json"};
+                                      "html",     "csv",    "markdown",   "json",    "sessions"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *const *has = allowed;
         while (*has && strcmp(*has, all[i]) != 0) has++;
@@ -144,6 +152,10 @@ static int check(const cli_args *a) {
     if (runs_start(a)) return check_mode(a, "--protocol start", with_start);
     if (sizes && cli_given(a, "protocol"))
         return cli_usage(a, "a --protocol has its own sizes: leave out -p and -n");
+    if (cli_given(a, "sessions") && !cli_given(a, "new-tokens"))
+        return cli_usage(a, "--sessions needs -n");
+    if (cli_given(a, "sessions") && cli_flag(a, "profile"))
+        return cli_usage(a, "--profile shows one session: leave out --sessions");
     if (!sizes && (cli_given(a, "depth") || cli_given(a, "trials")))
         return cli_usage(a, "--depth and --trials need -p or -n");
     return CLI_OK;

@@ -54,6 +54,10 @@ batch_figures batch_figures_of(const batch *b) {
     return b->figures;
 }
 
+bool batch_traffic(const batch *b, size_t package, rt_traffic *t) {
+    return rt_batch_traffic(b->package[package], t);
+}
+
 static bool grow(batch *b, size_t n, err *e) {
     if (n <= b->room) return true;
     lane *l = mem_try_realloc(b->lane, n * sizeof *l);

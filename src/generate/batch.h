@@ -43,4 +43,6 @@ typedef struct {
     uint64_t steps, tokens, together;
 } batch_figures;
 batch_figures batch_figures_of(const batch *b);
+/* As rt_session_traffic(), of a decoder in package i of the last step. */
+bool batch_traffic(const batch *b, size_t package, rt_traffic *t);
 #endif

@@ -63,16 +63,18 @@ static double visible(const bench *b, double tokens) {
     return part < 1 ? part : 1;
 }
 
-/* What a token moves when half of the new ones are there: keys and values up to it, all else whole. */
-static void count_bytes(const bench *b, const decoder *d, bench_result *r) {
+/* What a token moves when half of the new ones are there: keys and values up to it, all else whole. many:
+ * those who read weights together; NULL: d alone. */
+static void count_bytes(const bench *b, const decoder *d, const batch *many, bench_result *r) {
     const bench_case *c = b->c;
     double part = visible(b, (double)(c->depth + c->prompt) + 0.5 * (double)c->fresh);
+    double others = many ? (double)(c->sessions - 1) / (double)c->sessions : 0;
     r->bytes = 0;
     r->moved = true;
     for (size_t i = 0; i < b->m->n_model; i++) {
-        rt_traffic t = {0, 0};
-        r->moved &= rt_session_traffic(decoder_session(d, i), &t);
-        r->bytes += (double)t.bytes + (double)t.cache * part;
+        rt_traffic t = {0, 0, 0};
+        r->moved &= many ? batch_traffic(many, i, &t) : rt_session_traffic(decoder_session(d, i), &t);
+        r->bytes += (double)t.bytes - (double)t.shared * others + (double)t.cache * part;
     }
 }
 
@@ -115,7 +117,7 @@ static bool timed(const bench *b, decoder *d, double seconds[2], bench_result *r
         if (!decoder_feed(d, &id, 1, &b->hooks, &row, e) || !pick(b, &row, &id, e)) return false;
     seconds[1] = clock_seconds() - begin;
     take_profile(b, d, false, seconds[1]);
-    if (c->fresh > 1) count_bytes(b, d, r);
+    if (c->fresh > 1) count_bytes(b, d, NULL, r);
     return true;
 }
 
@@ -123,6 +125,62 @@ static bool trial(const bench *b, double seconds[2], bench_result *r, err *e) {
     decoder *d = decoder_new(b->m, b->mode, e);
     bool ok = d && (!b->base || decoder_seed(d, b->base, e)) && timed(b, d, seconds, r, e);
     decoder_free(d);
+    return ok;
+}
+
+/* ---- several sessions ---- */
+
+typedef struct {
+    batch *b;
+    decoder **d;
+    batch_step_one *one; /* what goes on: one a decoder */
+} crowd;
+
+static bool take_ids(const bench *b, crowd *k, err *e) {
+    for (int64_t i = 0; i < b->c->sessions; i++) {
+        batch_step_one *one = &k->one[i];
+        if (!one->ok) return err_set(e, one->e.code, "%s", one->e.msg);
+        if (!pick(b, &one->row, &one->id, e)) return false;
+    }
+    return true;
+}
+
+/* The prompts one after another, then all together. */
+static bool timed_crowd(const bench *b, crowd *k, double seconds[2], bench_result *r, err *e) {
+    const bench_case *c = b->c;
+    double start = clock_seconds();
+    for (int64_t i = 0; i < c->sessions; i++) {
+        batch_step_one *one = &k->one[i];
+        *one = (batch_step_one){.d = k->d[i], .hooks = &b->hooks, .ok = true};
+        if (!decoder_feed(one->d, b->ids + c->depth, (size_t)c->prompt, &b->hooks, &one->row, e) ||
+            !pick(b, &one->row, &one->id, e))
+            return false;
+    }
+    double begin = clock_seconds();
+    for (int64_t i = 1; i < c->fresh; i++) {
+        batch_step(k->b, k->one, (size_t)c->sessions);
+        if (!take_ids(b, k, e)) return false;
+    }
+    seconds[0] = begin - start;
+    seconds[1] = clock_seconds() - begin;
+    count_bytes(b, NULL, k->b, r);
+    return true;
+}
+
+static bool trial_crowd(const bench *b, double seconds[2], bench_result *r, err *e) {
+    size_t n = (size_t)b->c->sessions;
+    crowd k = {batch_new(b->m, b->mode, 0, e), mem_try(n, sizeof *k.d), mem_try(n, sizeof *k.one)};
+    bool ok = k.b && ((k.d && k.one) || err_set(e, ERR_MEMORY, "no memory for %zu sessions", n));
+    for (size_t i = 0; i < n && ok; i++) {
+        ok = (k.d[i] = decoder_new(b->m, b->mode, e)) != NULL;
+        if (ok) batch_adopt(k.b, k.d[i]);
+        ok = ok && (!b->base || decoder_seed(k.d[i], b->base, e));
+    }
+    ok = ok && timed_crowd(b, &k, seconds, r, e);
+    for (size_t i = 0; k.d && i < n; i++) decoder_free(k.d[i]);
+    batch_free(k.b);
+    mem_free(k.d);
+    mem_free(k.one);
     return ok;
 }
 
@@ -166,7 +224,7 @@ static bool all_trials(const bench *b, bench_result *r, err *e) {
     r->decode_seconds = mem_alloc((size_t)c->trials * sizeof(double));
     for (int i = -c->warm; i < c->trials; i++) {
         double seconds[2];
-        if (!trial(b, seconds, r, e)) return false;
+        if (!(c->sessions > 1 ? trial_crowd : trial)(b, seconds, r, e)) return false;
         if (i >= 0) r->prompt_seconds[i] = seconds[0], r->decode_seconds[i] = seconds[1];
     }
     r->prompt_median = median(r->prompt_seconds, c->trials);

@@ -3,7 +3,7 @@
 #ifndef GENERATE_BENCH_H
 #define GENERATE_BENCH_H
 #include "base/sha256.h"
-#include "generate/decoder.h"
+#include "generate/batch.h"
 #include "generate/profile.h"
 
 /* Token i of everything that is fed: (7919 i + 1) mod min(vocabulary, 4096); a vocabulary of 0 is not known.
@@ -17,6 +17,7 @@ typedef struct {
     int64_t depth;    /* tokens that were fed before, untimed */
     int64_t prompt;   /* > 0: tokens fed then, timed up to the first new token */
     int64_t fresh;    /* > 0: new tokens; all but the first are timed, a call each */
+    int64_t sessions; /* > 1: as many decoders generate at the same time, a token each in a step; 0 is 1 */
     int warm, trials; /* runs that don't count; > 0 that do */
 } bench_case;
 
@@ -24,7 +25,8 @@ typedef struct {
     double *prompt_seconds, *decode_seconds; /* one a trial, in order; free with bench_result_free() */
     double prompt_median, decode_median;
     bool moved;          /* whether bytes are known: calls of the evaluator move none */
-    double bytes;        /* of weights and states for a token in the middle of the generation */
+    double bytes;        /* of weights and states for a token in the middle of the generation; what several
+                            sessions read together counts for each as its part */
     double prompt_flops; /* multiplications and additions of the calls that took the prompt; 0: not known */
 } bench_result;
 

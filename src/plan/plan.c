@@ -84,11 +84,12 @@ const ir_type *plan_output_type(const plan *p, size_t i) {
 }
 
 plan_traffic plan_traffic_of(const plan *p) {
-    plan_traffic t = {0, 0};
+    plan_traffic t = {0, 0, 0};
     for (size_t i = 0; i < p->n_step; i++) {
         const plan_step *s = &p->step[i];
         bool attention = s->origin && s->origin->code == OP_fused_attention;
         t.bytes += attention ? 0 : s->bytes;
+        t.shared += s->many ? s->bytes : 0;
         for (uint32_t k = 0; attention && k < s->n_arg; k++)
             if (s->arg[k].space == SPACE_STATE)
                 t.cache += (uint64_t)(s->arg[k].high - s->arg[k].low) * s->arg[k].size;

@@ -43,10 +43,10 @@ plan *plan_keep(plan *p);                /* one more holder; returns p */
 void plan_free(plan *p);                 /* one holder less */
 int64_t plan_block_cells(const plan *p); /* work memory that a run needs, cells of 4 bytes */
 const ir_function *plan_function(const plan *p);
-/* Bytes of weights and states that a run reads and writes; and those of the keys and values that attention
- * reads, were all their positions visible. */
+/* Bytes of weights and states that a run reads and writes, those of them that several calls at once read
+ * together, and those of the keys and values that attention reads, were all their positions visible. */
 typedef struct {
-    uint64_t bytes, cache;
+    uint64_t bytes, shared, cache;
 } plan_traffic;
 plan_traffic plan_traffic_of(const plan *p);
 /* One line a step. */

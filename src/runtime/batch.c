@@ -204,3 +204,10 @@ size_t rt_batch_run(rt_batch *b, rt_batch_call *list, size_t n) {
     }
     return b->together;
 }
+
+bool rt_batch_traffic(const rt_batch *b, rt_traffic *t) {
+    plan_traffic moved;
+    if (!b->engine || !engine_traffic(b->engine, &moved)) return false;
+    *t = (rt_traffic){moved.bytes, moved.shared, moved.cache};
+    return true;
+}

@@ -32,4 +32,6 @@ typedef struct {
  * Work memory is that of the calls that run at once; it is given back when they have become fewer. Returns
  * how many calls were walked with others. */
 size_t rt_batch_run(rt_batch *b, rt_batch_call *list, size_t n);
+/* As rt_session_traffic(), of one of the calls. */
+bool rt_batch_traffic(const rt_batch *b, rt_traffic *t);
 #endif

@@ -76,7 +76,7 @@ rt_figures rt_session_figures(const rt_session *s) {
 bool rt_session_traffic(const rt_session *s, rt_traffic *t) {
     plan_traffic moved;
     if (!s->engine || !engine_traffic(s->engine, &moved)) return false;
-    *t = (rt_traffic){moved.bytes, moved.cache};
+    *t = (rt_traffic){moved.bytes, moved.shared, moved.cache};
     return true;
 }
 

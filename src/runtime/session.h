@@ -65,10 +65,11 @@ typedef struct {
 } rt_figures;
 rt_figures rt_session_figures(const rt_session *s);
 
-/* What the function that ran last moves each time: bytes of weights and states, and those of the keys and
- * values that attention reads, were all positions visible. False when the evaluator ran it. */
+/* What the function that ran last moves each time: bytes of weights and states, those of weights that several
+ * sessions in a batch read together, and those of the keys and values that attention reads, were all positions
+ * visible. False when the evaluator ran it. */
 typedef struct {
-    uint64_t bytes, cache;
+    uint64_t bytes, shared, cache;
 } rt_traffic;
 bool rt_session_traffic(const rt_session *s, rt_traffic *t);
 
