@@ -65,7 +65,7 @@ static void prepare_split(void *dst, const float *x, int64_t ldx, int64_t cols, 
     prepare(dst, x, ldx, cols, lo, hi, KERN_X_SPLIT);
 }
 
-static void prepare_bytes(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+void avx512_prepare_bytes(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
     prepare(dst, x, ldx, cols, lo, hi, KERN_X_BYTES);
 }
 
@@ -372,7 +372,7 @@ static void int16_block4(const kern_linear *job, int64_t lo, int64_t hi) {
 void kern_avx512(kern_table *t) {
     t->prepare[KERN_X_WORDS] = prepare_words;
     t->prepare[KERN_X_SPLIT] = prepare_split;
-    t->prepare[KERN_X_BYTES] = prepare_bytes;
+    t->prepare[KERN_X_BYTES] = avx512_prepare_bytes;
     t->prepare[KERN_X_NIBBLES] = prepare_nibbles;
     t->linear[KERN_INT16][KERN_W_CHANNEL8] = int16_channel8;
     t->linear[KERN_INT16][KERN_W_PALETTE] = int16_palette;
@@ -384,4 +384,5 @@ void kern_avx512(kern_table *t) {
     t->form[KERN_INT16][KERN_W_BLOCK8] = KERN_X_BYTES;
     t->form[KERN_INT16][KERN_W_BLOCK4] = KERN_X_NIBBLES;
     avx512_exact(t);
+    avx512_many(t);
 }

@@ -62,5 +62,8 @@ INLINE void lut_words(const lut *t, const uint8_t *p, bool wide, bool inside, __
     *b = _mm512_unpackhi_epi8(low, high);
 }
 
+/* The kern_prepare_fn of KERN_X_BYTES. */
+void avx512_prepare_bytes(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi);
 void avx512_exact(kern_table *t);
+void avx512_many(kern_table *t);
 #endif

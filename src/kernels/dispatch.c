@@ -165,17 +165,26 @@ static bool has_kernel(const kern_table *t, const kern_weight *w, kern_path path
     return !w->rounded && t->linear[path][kind] && (path != KERN_INT16 || !w->bits || palette_fits(w));
 }
 
-kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
-    kern_kind kind = kern_kind_of(w);
-    while (!has_kernel(t, w, path, kind)) path--;
-    kern_form form = t->form[path][kind];
-    size_t many = (size_t)(w->cols + 63) / 64 * 64 * t->scratch[path][kind];
-    return (kern_choice){.run = t->linear[path][kind],
+static kern_choice choice_of(const kern_table *t, const kern_weight *w, kern_path path, kern_kind kind,
+                             int64_t n) {
+    bool many = n > 1 && t->many[path][kind];
+    kern_form form = many ? t->many_form[path][kind] : t->form[path][kind];
+    size_t columns = (size_t)(w->cols + 63) / 64 * 64;
+    return (kern_choice){.run = many ? t->many[path][kind] : t->linear[path][kind],
                          .prepare = t->prepare[form],
                          .form = form,
                          .path = path,
-                         .scratch = n > 1 || path >= KERN_BF16 ? many : 0,
-                         .many = many,
+                         .scratch = n > 1 || path >= KERN_BF16 ? columns * t->scratch[path][kind] : 0,
                          .grain = t->band[path][kind] ? t->band[path][kind] : 4,
                          .isa = t->isa};
+}
+
+kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n) {
+    kern_kind kind = kern_kind_of(w);
+    while (!has_kernel(t, w, path, kind)) path--;
+    return choice_of(t, w, path, kind, n);
+}
+
+kern_choice kern_choose_again(const kern_table *t, const kern_weight *w, const kern_choice *c, int64_t n) {
+    return choice_of(t, w, c->path, kern_kind_of(w), n);
 }

@@ -59,6 +59,9 @@ typedef enum {
     KERN_X_PARITY,  /* of 32 values the even ones, then the odd ones */
     KERN_X_FOURTHS, /* of 64 values every fourth from 0, 1, 2, 3 on */
     KERN_X_LANES,   /* as BYTES, those of a lane together */
+    KERN_X_TURNED,  /* of 16 blocks of 32 values the high bytes, then the low ones: of fours of a block, the
+                       first of all blocks, the second of all, .. */
+    KERN_X_TURNED4, /* as TURNED; a block's even values come before its odd ones */
     KERN_X_BF16,    /* as the instruction set wants it */
     KERN_X_INT8,    /* INT8: see x8.h */
     KERN_X_FORMS
@@ -108,9 +111,12 @@ typedef struct {
     const char *isa;                                  /* of the last overlay: "portable", "avx2", ... */
     kern_linear_fn *linear[KERN_PATHS][KERN_W_KINDS]; /* NULL: the path has none for this kind */
     kern_form form[KERN_PATHS][KERN_W_KINDS];
-    uint16_t scratch[KERN_PATHS][KERN_W_KINDS]; /* bytes a column (rounded up to 64); EXACT: n > 1 */
-    uint8_t band[KERN_PATHS][KERN_W_KINDS];     /* rows of w that are taken at a time; 0: 4 */
-    kern_prepare_fn *prepare[KERN_X_FORMS];     /* NULL for KERN_X_F32 */
+    uint16_t scratch[KERN_PATHS][KERN_W_KINDS];     /* bytes a column (rounded up to 64); EXACT: n > 1 */
+    uint8_t band[KERN_PATHS][KERN_W_KINDS];         /* rows of w that are taken at a time; 0: 4 */
+    kern_linear_fn *many[KERN_PATHS][KERN_W_KINDS]; /* for more than one row of x, which it wants in another
+                                                       form; NULL: linear takes any */
+    kern_form many_form[KERN_PATHS][KERN_W_KINDS];
+    kern_prepare_fn *prepare[KERN_X_FORMS]; /* NULL for KERN_X_F32 */
     kern_decode_fn *decode;
 } kern_table;
 
@@ -126,11 +132,12 @@ typedef struct {
     kern_form form;
     kern_path path;  /* the one taken: at least as accurate as the wanted one */
     size_t scratch;  /* bytes per thread that run needs */
-    size_t many;     /* the same for more than one row of x */
     int64_t grain;   /* splits at multiples of this many rows waste nothing */
     const char *isa; /* whose kernel: for reports */
 } kern_choice;
 
 /* The kernel for w and n rows of x at a time. Looks at the tables of a palette (INT16), not at the codes. */
 kern_choice kern_choose(const kern_table *t, const kern_weight *w, kern_path path, int64_t n);
+/* The kernel of the same path for another number of rows. */
+kern_choice kern_choose_again(const kern_table *t, const kern_weight *w, const kern_choice *c, int64_t n);
 #endif

@@ -6,23 +6,25 @@
 #include <string.h>
 
 /* x [m,k] as the kernel wants to read it. Linears of one x share what was prepared. */
-static place prepared(lower *l, const place *x, int64_t m, int64_t k, const kern_choice *c) {
+static place prepared(lower *l, const place *x, int64_t m, int64_t k, const kern_choice *c,
+                      const kern_choice *many) {
     if (!c->prepare) return *x;
+    int form = (int)c->form * KERN_X_FORMS + (int)many->form;
     for (size_t i = 0; i < l->n_prepared; i++) {
         const lower_prepared *q = &l->prepared[i];
-        if (q->form == (int)c->form && q->k == k && q->m == m && q->x.space == x->space &&
-            q->x.buffer == x->buffer && q->x.first == x->first && q->x.data == x->data)
+        if (q->form == form && q->k == k && q->m == m && q->x.space == x->space && q->x.buffer == x->buffer &&
+            q->x.first == x->first && q->x.data == x->data)
             return q->y;
     }
     size_t bytes = kern_x_bytes(c->form, k, m);
     ir_type type = IR_TYPE(DT_INT32, (int64_t)((bytes + 3) / 4));
     place y = lower_fresh(l, &type);
     step_prepare *s = ARENA_NEW(l->a, step_prepare);
-    *s = (step_prepare){.fn = c->prepare, .m = m, .k = k};
+    *s = (step_prepare){.fn = c->prepare, .many = many->prepare, .m = m, .k = k};
     lower_emit(l, run_prepare, s, "prepare", m, 16, &y, 1, x, 1);
     l->prepared = arena_grow(l->a, l->prepared, l->n_prepared, &l->cap_prepared, l->n_prepared + 1,
                              sizeof *l->prepared);
-    l->prepared[l->n_prepared++] = (lower_prepared){*x, y, m, k, (int)c->form};
+    l->prepared[l->n_prepared++] = (lower_prepared){*x, y, m, k, form};
     return y;
 }
 
@@ -48,10 +50,11 @@ bool lower_product(lower *l, const lower_matrix *p, place *y) {
     }
     s->w.rounded = s->w.scale && lower_rounds(l, &p->weight->type);
     s->c = kern_choose(l->kernels, &s->w, path_for(l, &s->w, p->m), p->m);
+    s->many = kern_choose_again(l->kernels, &s->w, &s->c, 2);
     s->m = p->m;
     s->round = p->round;
     s->bias = p->bias;
-    place in[2] = {prepared(l, &p->x, p->m, p->k, &s->c)};
+    place in[2] = {prepared(l, &p->x, p->m, p->k, &s->c, &s->many)};
     uint32_t n_in = 1;
     if (p->add) {
         s->add = 1 + n_in;

@@ -73,7 +73,7 @@ plan_fn run_update;
 
 /* p: prepared x, x [m,k] dense. Units are rows. */
 typedef struct {
-    kern_prepare_fn *fn;
+    kern_prepare_fn *fn, *many; /* many: of several timelines */
     int64_t m, k;
 } step_prepare;
 plan_fn run_prepare;
@@ -82,7 +82,7 @@ plan_many_fn many_prepare;
 /* p: y [m,n], x [m,k] (prepared) [, what is added]. Units are rows of the weight. */
 typedef struct {
     kern_weight w;
-    kern_choice c;
+    kern_choice c, many; /* many: of several timelines */
     int64_t m;
     const float *bias;
     uint32_t add; /* index in p; 0: none */

@@ -11,7 +11,7 @@ static int64_t apart(const plan_rows *r, uint32_t k) {
 void many_prepare(const void *param, const plan_rows *r, int64_t lo, int64_t hi, plan_worker *w) {
     const step_prepare *s = param;
     (void)lo, (void)hi, (void)w;
-    s->fn(r->p[0], r->p[1], apart(r, 1), s->k, 0, (int64_t)r->n);
+    s->many(r->p[0], r->p[1], apart(r, 1), s->k, 0, (int64_t)r->n);
 }
 
 /* The product with x, operand k, for rows [lo, hi) of the weight. */
@@ -23,22 +23,22 @@ static kern_linear product(const step_linear *s, const plan_rows *r, uint32_t k,
                          .bias = s->bias,
                          .y = r->p[0],
                          .ldy = apart(r, 0),
-                         .scratch = s->c.many ? w->scratch : NULL};
+                         .scratch = s->many.scratch ? w->scratch : NULL};
 }
 
 void many_linear(const void *param, const plan_rows *r, int64_t lo, int64_t hi, plan_worker *w) {
     const step_linear *s = param;
     kern_linear job = product(s, r, 1, w);
     if (s->add) job.add = r->p[s->add], job.ldadd = apart(r, s->add);
-    s->c.run(&job, lo, hi);
+    s->many.run(&job, lo, hi);
     for (size_t i = 0; i < r->n && s->round; i++)
         num_round_f16_all((float *)r->p[i * r->pitch] + lo, (size_t)(hi - lo));
 }
 
 /* Where in the scratch the chunks of `up` begin. */
 static size_t up_at(const step_gated *s) {
-    size_t most = s->part[0].c.many > s->part[1].c.many ? s->part[0].c.many : s->part[1].c.many;
-    return (most + 63) / 64 * 64;
+    size_t gate = s->part[0].many.scratch, up = s->part[1].many.scratch;
+    return ((gate > up ? gate : up) + 63) / 64 * 64;
 }
 
 void many_gated(const void *param, const plan_rows *r, int64_t lo, int64_t hi, plan_worker *w) {
@@ -47,8 +47,8 @@ void many_gated(const void *param, const plan_rows *r, int64_t lo, int64_t hi, p
     kern_linear gate = product(&s->part[0], r, 1, w), other = product(&s->part[1], r, 2, w);
     other.y = up;
     other.ldy = s->part[1].w.rows;
-    s->part[0].c.run(&gate, lo, hi);
-    s->part[1].c.run(&other, lo, hi);
+    s->part[0].many.run(&gate, lo, hi);
+    s->part[1].many.run(&other, lo, hi);
     for (size_t i = 0; i < r->n; i++) {
         float *y = (float *)r->p[i * r->pitch] + lo;
         kern_pointwise job = {.n = hi - lo, .x = y, .y = up + (int64_t)i * other.ldy + lo, .o = y};
@@ -78,7 +78,7 @@ void plan_find_many(plan *p) {
             s->many = many_prepare;
         } else if (s->fn == run_linear && ((const step_linear *)s->param)->m == 1) {
             s->many = many_linear;
-            need(p, ((const step_linear *)s->param)->c.many, 0);
+            need(p, ((const step_linear *)s->param)->many.scratch, 0);
         } else if (s->fn == run_gated) {
             const step_gated *g = s->param;
             s->many = many_gated;
