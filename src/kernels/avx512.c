@@ -159,8 +159,8 @@ INLINE void lanes_tile(const kern_linear *job, int64_t r, int64_t apart, int row
     int64_t row = codes == INT8 ? w->cols : w->cols * w->bits / 8, step = codes == INT8 ? 64 : 8 * w->bits,
             c = 0;
     const uint8_t *p = (const uint8_t *)w->data + r * row;
-    x16_row x[4];
-    __m512 f[STREAMS][4];
+    x16_row x[8];
+    __m512 f[STREAMS][8];
     __m512i a, b;
     EACH (i, n) x[i] = x16_row_of(job, i0 + i);
     EACH (k, rows)
@@ -205,7 +205,9 @@ INLINE void lanes(const kern_linear *job, int64_t lo, int64_t hi, int codes) {
     for (int64_t first = r = lo + STREAMS * apart; r < hi; r++) {
         int64_t i = 0;
         open_row(s, w, r, r == first, codes);
+        for (; i + 8 <= job->n; i += 8) lanes_tile(job, r, 0, 1, s, i, 8, codes, false);
         for (; i + 4 <= job->n; i += 4) lanes_tile(job, r, 0, 1, s, i, 4, codes, false);
+        for (; i + 2 <= job->n; i += 2) lanes_tile(job, r, 0, 1, s, i, 2, codes, false);
         for (; i < job->n; i++) lanes_tile(job, r, 0, 1, s, i, 1, codes, false);
     }
 }
