@@ -45,6 +45,14 @@ json "all(len(x['decode_s']) == 2 for x in r)"
 a_position=$("$python" -c "import json; c=json.load(open('$MILLET_SOURCE/models/tiny-qwen3.5/config.json')); c=c.get('text_config', c)
 print(c['layer_types'].count('full_attention') * 2 * c['num_key_value_heads'] * c['head_dim'] * 2)") # keys and values in fp16
 json "abs(r[5]['bytes_per_token'] - r[2]['bytes_per_token'] - 40 * $a_position) < 1"
+expect 0 "" "$millet" bench "$out" -n 6 --sessions 1,3 -r 2 --json
+json "[(x['name'], x['sessions']) for x in r] == [('n6', 1), ('n6 x3', 3)]"
+json "abs(r[1]['decode_tokens_per_s'] * sum(r[1]['decode_s']) / 2 - 3 * 6) < 1e-6"
+# three sessions read each weight once: a token saves two thirds of them
+json "0.6 * $weights < r[0]['bytes_per_token'] - r[1]['bytes_per_token'] <= 2 / 3 * $weights"
+expect 2 "--sessions needs -n" "$millet" bench "$out" --sessions 2
+expect 2 "leave out --sessions" "$millet" bench "$out" -n 3 --sessions 2 --profile
+expect 2 "--sessions must be up to 16 numbers from 1 to 256" "$millet" bench "$out" -n 3 --sessions 0
 expect 0 "" "$millet" bench "$out" -n 3 -r 1
 rows '^test +threads +depth +prompt tok/s +ms/token +GFLOP/s +of peak +decode tok/s' '^n3 +[0-9]+ +0 +- +- +- +- +[0-9.]+ +[0-9.]+' \
     '^threads: .* read bandwidth' '^opened in .* peak memory .* times the .* of the package' '^SHA-256 of the 1 ids: [0-9a-f]{64}$'
