@@ -1,5 +1,5 @@
-#include "kernels/rounded_body.h"
 #include "kernels/rounded_overlay.h"
+#include "kernels/rounded_body.h"
 
 void kern_rounded_avx512(kern_rounded *t) {
     *t = body;
