@@ -293,23 +293,34 @@ typedef struct {
  * for those of the other set. Those that are looked for in normalised text are looked for as they are: what
  * spans hold is the text of a template. */
 static bool encode_spans(encoder *c, const added_set *set, const uint8_t *s, size_t from, size_t to,
+                         span_list in, err *e);
+
+/* Text between tokens of a set: to the other one, with the spans that reach into it. */
+static bool encode_gap(encoder *c, const added_set *set, const uint8_t *s, size_t from, size_t to,
+                       span_list in, err *e) {
+    if (from >= to) return true;
+    if (set == &c->t->raw && c->t->normalized.count)
+        return encode_spans(c, &c->t->normalized, s, from, to, in, e);
+    return encode_part(c, s + from, to - from, true, e);
+}
+
+static bool encode_spans(encoder *c, const added_set *set, const uint8_t *s, size_t from, size_t to,
                          span_list in, err *e) {
-    bool raw = set == &c->t->raw;
+    size_t first = 0; /* spans in front of it end before from */
     for (size_t i = 0; i < in.count; i++) {
         size_t resume = in.span[i].start > from ? in.span[i].start : from, start, end;
         size_t stop = in.span[i].end < to ? in.span[i].end : to;
         const added_token *x;
         while (resume < stop && (x = added_next(set, s, stop, from, &resume, &start, &end))) {
-            if (start > from && !(raw ? encode_spans(c, &c->t->normalized, s, from, start, in, e)
-                                      : encode_part(c, s + from, start - from, true, e)))
+            if (!encode_gap(c, set, s, from, start, (span_list){in.span + first, i + 1 - first}, e))
                 return false;
             if (!token_list_add(c->out, x->id, e)) return false;
             from = end;
+            while (first < i && in.span[first].end <= from) first++;
         }
     }
-    if (from >= to) return true;
-    return raw ? encode_spans(c, &c->t->normalized, s, from, to, in, e)
-               : encode_part(c, s + from, to - from, true, e);
+    if (first) in = (span_list){in.span + first, in.count - first};
+    return encode_gap(c, set, s, from, to, in, e);
 }
 
 static bool add_all(token_list *out, const token_list *from, err *e) {
