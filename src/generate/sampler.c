@@ -205,7 +205,7 @@ static float penalise(const sampler *s, float v, int32_t id) {
 }
 
 static bool is_allowed(const sampler *s, int32_t id) {
-    return !s->allowed || (id < s->n_allowed && s->allowed[id >> 5] >> (id & 31) & 1);
+    return !s->allowed || (id >= 0 && id < s->n_allowed && s->allowed[id >> 5] >> (id & 31) & 1);
 }
 
 static bool nothing_left(const sampler *s, const sampler_row *row, err *e) {
@@ -218,6 +218,27 @@ static bool nothing_left(const sampler *s, const sampler_row *row, err *e) {
     return err_set(e, ERR_NUMERIC, "no token is left to sample from");
 }
 
+/* Adds a token with its penalties and temperature, unless it is out of the question. */
+static bool consider(const sampler *s, ranking *r, int32_t id, float logit, err *e) {
+    if (id < 0 || id >= s->limit) return true;
+    float v = penalise(s, logit, id) / (is_greedy(s) ? 1 : s->o.temperature);
+    if (isnan(v) || (isinf(v) && v > 0))
+        return err_set(e, ERR_NUMERIC, "the logit of token %d is %s", (int)id, isnan(v) ? "NaN" : "infinite");
+    if (!isinf(v)) r->c[r->n++] = (candidate){v, id};
+    return true;
+}
+
+/* The same for all that are allowed in a dense row: mostly few. */
+static bool consider_allowed(const sampler *s, ranking *r, const sampler_row *row, err *e) {
+    size_t n = row->n < (size_t)s->n_allowed ? row->n : (size_t)s->n_allowed;
+    for (size_t base = 0; base < n; base += 32)
+        for (uint32_t bits = s->allowed[base / 32]; bits; bits &= bits - 1) {
+            size_t id = base + (size_t)__builtin_ctz(bits);
+            if (id < n && !consider(s, r, (int32_t)id, row->values[id], e)) return false;
+        }
+    return true;
+}
+
 /* The candidates after penalties and temperature, without those that are out of the question. */
 static bool gather(sampler *s, sampler_row row, ranking *r, err *e) {
     if (row.n > s->cap) {
@@ -228,15 +249,10 @@ static bool gather(sampler *s, sampler_row row, ranking *r, err *e) {
         s->cap = row.n;
     }
     *r = (ranking){.c = s->c};
-    float divisor = is_greedy(s) ? 1 : s->o.temperature;
+    if (s->allowed && !row.ids) return consider_allowed(s, r, &row, e) && (r->n || nothing_left(s, &row, e));
     for (size_t i = 0; i < row.n; i++) {
         int32_t id = row.ids ? row.ids[i] : i < (size_t)s->limit ? (int32_t)i : s->limit;
-        if (id < 0 || id >= s->limit || !is_allowed(s, id)) continue;
-        float v = penalise(s, row.values[i], id) / divisor;
-        if (isnan(v) || (isinf(v) && v > 0))
-            return err_set(e, ERR_NUMERIC, "the logit of token %d is %s", (int)id,
-                           isnan(v) ? "NaN" : "infinite");
-        if (!isinf(v)) r->c[r->n++] = (candidate){v, id};
+        if (is_allowed(s, id) && !consider(s, r, id, row.values[i], e)) return false;
     }
     return r->n || nothing_left(s, &row, e);
 }
