@@ -458,6 +458,7 @@ typedef struct {
     const millet_cancel *cancel;     /* NULL, or what ends the conversion as `progress` does */
     const millet_open_options *open; /* its allocator and log; may be NULL */
     const char *format;              /* "coreml" (NULL), "coreai": a bundle with one .aimodel */
+    const char *steer_around;        /* coreai: "ios27" (NULL), "none" */
 } millet_convert_options;
 
 /* Converts a Hugging Face checkpoint directory into the artifact directory out. options may be NULL. *summary

@@ -23,6 +23,7 @@ static void convert(void *args, err *e) {
     char chunks[24];
     snprintf(chunks, sizeof chunks, "%lld", (long long)o->chunks);
     const convert_options c = {.format = o->format,
+                               .steer_around = o->steer_around,
                                .preset = o->preset,
                                .precision = o->precision,
                                .state = o->state,

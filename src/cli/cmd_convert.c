@@ -101,6 +101,7 @@ int cmd_convert(const cli_args *a) {
     p.shown = !quiet && (p.terminal || cli_flag(a, "progress"));
     const convert_options o = {
         .format = cli_text(a, "format"),
+        .steer_around = cli_text(a, "steer-around"),
         .preset = cli_text(a, "preset"),
         .precision = cli_text(a, "precision"),
         .state = cli_text(a, "state"),

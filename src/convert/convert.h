@@ -17,17 +17,18 @@
 /* Text options are NULL, numbers 0 where the default is meant. What does not apply to the preset is refused.
  */
 typedef struct {
-    const char *format;    /* "coreml" (NULL), "coreai": a bundle, in place of packages */
-    const char *preset;    /* "chunks", "single"; NULL: the family's default */
-    const char *precision; /* "mixed" (NULL), "float16", "float32" */
-    const char *state;     /* "split", "fp16"; NULL: split, in precision float16 fp16 */
-    int64_t context;       /* 0: 2048, or what the model has where that is less */
-    int64_t top_k;         /* single: candidates; -1: 64; 0: logits */
-    const char *prefill;   /* chunks: sizes of prefill functions beside "decode", "4,16,64"; NULL: none */
-    const char *chunks;    /* chunks: packages, "6"; "auto" (NULL): as few as files may be large */
-    const char *kv;        /* chunks: "split" (NULL): a state for each layer's keys and values; "stacked" */
-    const char *table;     /* chunks: kind of the host table, "int8", "fp16", "fp32"; NULL: int8 with a scheme
-                              other than fp16, else fp32 in precision float32, else fp16 */
+    const char *format;       /* "coreml" (NULL), "coreai": a bundle, in place of packages */
+    const char *steer_around; /* coreai: "ios27" (NULL): what is known to fail there is not made; "none" */
+    const char *preset;       /* "chunks", "single"; NULL: the family's default */
+    const char *precision;    /* "mixed" (NULL), "float16", "float32" */
+    const char *state;        /* "split", "fp16"; NULL: split, in precision float16 fp16 */
+    int64_t context;          /* 0: 2048, or what the model has where that is less */
+    int64_t top_k;            /* single: candidates; -1: 64; 0: logits */
+    const char *prefill;      /* chunks: sizes of prefill functions beside "decode", "4,16,64"; NULL: none */
+    const char *chunks;       /* chunks: packages, "6"; "auto" (NULL): as few as files may be large */
+    const char *kv;    /* chunks: "split" (NULL): a state for each layer's keys and values; "stacked" */
+    const char *table; /* chunks: kind of the host table, "int8", "fp16", "fp32"; NULL: int8 with a scheme
+                          other than fp16, else fp32 in precision float32, else fp16 */
     uint64_t max_file_size;     /* chunks: bytes of a weight file; 0: 2 GiB - 16 MiB */
     const char *quantize;       /* scheme of the weights (quantize/scheme.h); coreai: also int8lin, int8hu,
                                    int4lin; NULL: none */

@@ -52,6 +52,7 @@ typedef struct job {
     const convert_options *o;
     models_options graph_options;
     bool coreai; /* the format */
+    bool steers; /* coreai: around what fails on iOS 27 */
     bool compress;
     quant_recipe recipe;
     quant_report compressed; /* of all packages */

@@ -3,9 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_CONTEXT (1 << 20)
-#define MAX_TOP_K   (1 << 20)
-#define MAX_CHUNKS  4096
+#define MAX_CONTEXT      (1 << 20)
+#define MAX_TOP_K        (1 << 20)
+#define MAX_CHUNKS       4096
+#define STEERED_CAPACITY 2048 /* of keys and values, from which on iOS 27 fails (docs/coreai.md) */
 
 /* Index of word in a NULL-terminated list; fallback when word is NULL; -1 and an error when it is none. */
 static int choice(const char *option, const char *word, const char *const *list, int fallback, err *e) {
@@ -28,6 +29,9 @@ static int choice(const char *option, const char *word, const char *const *list,
 static bool read_graph_options(job *j, err *e) {
     const convert_options *o = j->o;
     j->coreai = CHOICE("format", o->format, 0, "coreml", "coreai") == 1;
+    j->steers = j->coreai && CHOICE("steer-around", o->steer_around, 0, "ios27", "none") == 0;
+    if (o->steer_around && !j->coreai && !e->code)
+        return err_set(e, ERR_USAGE, "steer-around is for format coreai");
     int precision = CHOICE("precision", o->precision, PRECISION_MIXED, "mixed", "float16", "float32");
     int split = CHOICE("state", o->state, precision != PRECISION_FLOAT16, "fp16", "split");
     int preset = CHOICE("preset", o->preset, PRESET_CHUNKS, "chunks", "single");
@@ -187,7 +191,6 @@ static bool refuse_coreml_options(const job *j, err *e) {
     } rows[] = {{"preset", o->preset != NULL},
                 {"state", o->state != NULL},
                 {"top-k", o->top_k > 0},
-                {"prefill", o->prefill != NULL},
                 {"chunks", o->chunks != NULL},
                 {"kv", o->kv != NULL},
                 {"table", o->table != NULL},
@@ -245,6 +248,13 @@ bool job_settle_options(job *j, err *e) {
                        j->dir);
     if (!choose_preset(j, e) || !refuse_foreign(j, e) || !choose_table(j, e)) return false;
     if (o->top_k > c->vocab) o->top_k = c->vocab;
-    if (!o->context) o->context = c->max_position < 2048 ? c->max_position : 2048;
+    int64_t usual = j->steers ? STEERED_CAPACITY - 1 : 2048;
+    if (!o->context) o->context = c->max_position < usual ? c->max_position : usual;
+    if (j->steers && o->context >= STEERED_CAPACITY)
+        return err_set(e, ERR_USAGE,
+                       "context %" PRId64
+                       ": iOS 27 corrupts the output of models with %d positions and more; "
+                       "--steer-around none makes one all the same",
+                       o->context, STEERED_CAPACITY);
     return true;
 }

@@ -217,7 +217,7 @@ void job_summary(const job *j, str *s) {
                c->family->name, c->layers, c->layers == 1 ? "" : "s", c->vocab);
     str_printf(s, "  %s %s, precision %s", j->coreai ? "format coreai, graph" : "preset", job_preset_name(j),
                job_precision_name(j));
-    if (is_recurrent(j)) str_printf(s, ", state %s", job_state_name(j));
+    if (is_recurrent(j) && !j->coreai) str_printf(s, ", state %s", job_state_name(j));
     if (o->stacked_kv) str_adds(s, ", kv stacked");
     str_printf(s, ", context %" PRId64, o->context);
     if (o->preset == PRESET_SINGLE) str_printf(s, ", top-k %" PRId64, o->top_k);

@@ -229,6 +229,23 @@ static const ai_value *lower_matmul(lower *l, const ir_op *op) {
     return ai_matmul(l->s, out_type(l, op), x, y);
 }
 
+/* Sums up to each row, as a product with ones on and below the diagonal. */
+static const ai_value *lower_cumsum(lower *l, const ir_op *op) {
+    const ai_value *x = in(l, op, A_x);
+    if (!x) return NULL;
+    int rank = x->type->rank, axis = axis_of(l, op, A_axis, 0, rank);
+    int64_t n = x->type->dim[axis];
+    ir_dtype d = (ir_dtype)x->type->inner->dtype;
+    if (axis != rank - 2 || n < 1 || n > 4096 || d != DT_FP32 || number(l, op, A_exclusive, 0) ||
+        number(l, op, A_reverse, 0))
+        return refuse(l, op, "only sums of fp32 along the last axis but one, in its order, are written");
+    float *one = ARENA_ARRAY(l->a, float, (size_t)(n * n));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k <= i; k++) one[i * n + k] = 1;
+    const ai_value *part = ai_scope_dense(l->s, d, 2, (int64_t[]){n, n}, one, (size_t)(n * n) * sizeof *one);
+    return ai_matmul(l->s, x->type, part, x);
+}
+
 static const ai_value *lower_softmax(lower *l, const ir_op *op) {
     const ai_value *x = in(l, op, A_x);
     return x ? ai_softmax(l->s, x, axis_of(l, op, A_axis, -1, x->type->rank)) : NULL;
@@ -372,6 +389,14 @@ static const ai_value *lower_slice(lower *l, const ir_op *op) {
 static const ai_value *lower_slice_size(lower *l, const ir_op *op) {
     const ai_value *x = in(l, op, A_x), *begin = in(l, op, A_begin), *size = in(l, op, A_size);
     if (!x || !begin || !size) return NULL;
+    size_t n, n_size;
+    const int64_t *from = ints(l, op, A_begin, &n), *many = ints(l, op, A_size, &n_size);
+    if (from && many) {
+        int64_t to[IR_MAX_RANK];
+        for (size_t i = 0; i < n; i++) to[i] = many[i] < 0 ? INT32_MAX : from[i] + many[i];
+        return ai_scope_value(l->s, "primitive.slice_v1", out_type(l, op), x, begin,
+                              ai_scope_ints(l->s, DT_INT32, to, (uint32_t)n), ones(l, x->type->rank), NULL);
+    }
     const ai_value *end = ai_broadcasting(l->s, "add", begin->type, begin, size);
     return ai_scope_value(l->s, "primitive.slice_v1", out_type(l, op), x, begin, end, ones(l, x->type->rank),
                           NULL);
@@ -471,6 +496,7 @@ static const struct {
     {OP_identity, lower_identity},
     {OP_linear, lower_linear},
     {OP_matmul, lower_matmul},
+    {OP_cumsum, lower_cumsum},
     {OP_softmax, lower_softmax},
     {OP_reduce_mean, lower_reduce},
     {OP_reduce_sum, lower_reduce},

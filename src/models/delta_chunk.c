@@ -28,9 +28,49 @@ static ir_value *merge_mask(graph *g, ir_value *row, ir_value *column, int32_t n
     return binary(g, OP_mul, "merge", odd, flags(g, OP_equal, "merge_next", before, of_column));
 }
 
+typedef bool mask_fn(int64_t row, int64_t column, int64_t size);
+
+static bool is_lower(int64_t row, int64_t column, int64_t size) {
+    (void)size;
+    return row >= column;
+}
+static bool is_below(int64_t row, int64_t column, int64_t size) {
+    (void)size;
+    return row > column;
+}
+static bool is_diagonal(int64_t row, int64_t column, int64_t size) {
+    (void)size;
+    return row == column;
+}
+static bool is_merged(int64_t row, int64_t column, int64_t size) {
+    return row / size % 2 == 1 && column / size == row / size - 1;
+}
+
+static ir_value *constant_mask(graph *g, int64_t n, mask_fn *fn, int64_t size) {
+    float *v = ARENA_ARRAY(g->a, float, (size_t)(n * n));
+    for (int64_t i = 0; i < n * n; i++) v[i] = fn(i / n, i % n, size);
+    return b_floats(&g->b, g->type.core, v, IR_TYPE(g->type.core, n, n));
+}
+
+/* The same as constants: integers are divided wrong on some of Apple's processors. Of a block all tokens are
+ * real. */
+static void prepare_constants(graph *g, int64_t n) {
+    g->tri = (delta_triangle){.lower = constant_mask(g, n, is_lower, 0),
+                              .below = constant_mask(g, n, is_below, 0),
+                              .eye = constant_mask(g, n, is_diagonal, 0)};
+    for (int64_t size = 1; size < n; size *= 2)
+        g->tri.merge[g->tri.levels++] = constant_mask(g, n, is_merged, size);
+    g->live = NULL;
+    g->kept_begin = B_INTS(&g->b, 0, 0, g->tokens);
+}
+
 void delta_prepare(graph *g) {
     ir_builder *b = &g->b;
     int32_t n = g->tokens < DELTA_CHUNK ? g->tokens : DELTA_CHUNK;
+    if (pipelined(g)) {
+        prepare_constants(g, n);
+        return;
+    }
     ir_value *at = iota(g, "chunk_index", n);
     ir_value *row = b_op(b, OP_expand_dims, "chunk_row", A_x, at, A_axes, B_INTS(b, 1), A_NONE);
     ir_value *column = b_op(b, OP_expand_dims, "chunk_column", A_x, at, A_axes, B_INTS(b, 0), A_NONE);

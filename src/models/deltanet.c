@@ -86,7 +86,7 @@ static ir_value *write_strength(graph *g, ir_value *x) {
 /* A number for each token and value head, [1,T,H R] -> [H,R,T,1]; 0 for tokens that are not real. */
 static ir_value *by_head(graph *g, const sizes *s, const char *name, ir_value *x) {
     if (g->tokens == 1) return RESHAPE(g, name, x, s->heads, s->repeat, 1, 1);
-    x = binary(g, OP_mul, arena_printf(g->a, "%s_live", name), x, g->live);
+    if (g->live) x = binary(g, OP_mul, arena_printf(g->a, "%s_live", name), x, g->live);
     x = transpose(g, arena_printf(g->a, "%s_rows", name), x, B_INTS(&g->b, 0, 2, 1));
     return RESHAPE(g, name, x, s->heads, s->repeat, g->tokens, 1);
 }

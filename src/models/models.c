@@ -128,9 +128,13 @@ static void describe(graph *g) {
     g->out->n_user = n;
 }
 
-static bool check_prefill(const models_options *o, err *e) {
-    if (o->n_prefill && o->preset != PRESET_CHUNKS)
+static bool check_prefill(const ckpt_config *c, const models_options *o, err *e) {
+    bool recurrent = false;
+    for (int64_t i = 0; i < c->layers; i++) recurrent |= c->linear_layer[i];
+    if (o->n_prefill && o->preset == PRESET_SINGLE)
         return err_set(e, ERR_USAGE, "prefill functions are for preset chunks");
+    if (o->n_prefill && o->preset == PRESET_PIPELINED && !recurrent)
+        return err_set(e, ERR_USAGE, "prefill: function main of this model takes any number of tokens");
     if (o->n_prefill > MODELS_MAX_PREFILL)
         return err_set(e, ERR_USAGE, "%zu prefill sizes: expected up to %d", o->n_prefill,
                        MODELS_MAX_PREFILL);
@@ -159,7 +163,7 @@ static bool check_options(const ckpt_config *c, const models_options *o, err *e)
         return err_set(e, ERR_USAGE, "stacked keys and values are a choice of preset chunks only");
     if (o->top_k < 0)
         return err_set(e, ERR_USAGE, "top-k %lld: expected 0 (logits) or more", (long long)o->top_k);
-    return check_prefill(o, e);
+    return check_prefill(c, o, e);
 }
 
 /* Begins another function of the program: what belongs to one function is made anew. */
@@ -238,7 +242,7 @@ bool models_build_part(models_work *g, const models_part *part, bool decode_only
     g->part = *part;
     g->state = NULL;
     g->n_state = g->cap_state = 0;
-    build_function(g, o->n_prefill ? "decode" : "main", models_flexible(g) ? -1 : 1);
+    build_function(g, o->n_prefill && !pipelined(g) ? "decode" : "main", models_flexible(g) ? -1 : 1);
     for (size_t i = 0; i < n_prefill && e->code == ERR_NONE; i++)
         build_function(g, arena_printf(g->a, "prefill_%lld", (long long)o->prefill[i]), o->prefill[i]);
     out->state = g->state;

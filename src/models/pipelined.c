@@ -1,7 +1,10 @@
 /* The form that Core AI's pipelined engine drives: input_ids [1,S] and position_ids [1,T], T = past + S, in;
  * logits [1,S,V] out; keys and values of all attention layers in two states of flexible length, what DeltaNet
- * layers keep in two fixed ones. Each state is written once a call. Norms, rotations and attention are
- * composites, which the engine has kernels for. */
+ * layers keep in two fixed ones. A model with DeltaNet layers takes one token a call; its prefill functions
+ * take blocks of tokens, all of them real, and leave the states that the function for one token goes on from.
+ * Each state is written once a call. Norms, rotations and attention are composites, which the engine has
+ * kernels for.
+ */
 #include "models/blocks.h"
 #include <math.h>
 
@@ -146,15 +149,16 @@ void build_pipelined(graph *g) {
     ir_value *positions = b_input(b, "position_ids", IR_TYPE(DT_INT32, 1, IR_DIM_UNKNOWN));
     declare_states(g);
     g->end = size_of(g, "total", positions, 1);
-    ir_value *count = g->tokens == 1 ? B_INTS(b, 1) : size_of(g, "tokens", ids, 1);
+    ir_value *count = g->tokens > 0 ? B_INTS(b, g->tokens) : size_of(g, "tokens", ids, 1);
     g->past = binary(g, OP_sub, "past", g->end, count);
     ir_value *zero = B_INTS(b, 0), *one = B_INTS(b, 1);
     ir_value *here = b_op(b, OP_slice_by_index, "positions_here", A_x, positions, A_begin,
                           bounds(g, "positions_begin", (ir_value *[]){zero, g->past}, 2), A_end,
                           bounds(g, "positions_end", (ir_value *[]){one, g->end}, 2), A_NONE);
     g->positions = RESHAPE(g, "positions", here, 1, g->tokens);
+    if (g->tokens > 1 && count_layers(g, true)) delta_prepare(g);
     ir_value *x = run_layers(g, embed(g, ids));
-    head_logits(g, final_norm(g, x));
+    if (g->tokens <= 1) head_logits(g, final_norm(g, x)); /* a prefill function leaves states only */
     stack_write(g, "convState", g->convs);
     stack_write(g, "recState", g->memories);
 }

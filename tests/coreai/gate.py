@@ -27,11 +27,11 @@ def tensors(path):
             for k, v in head.items() if k != "__metadata__"}
 
 
-def run(asset, ids, cuts, first=0, seeds={}):
+def run(asset, ids, cuts, first=0, seeds={}, blocks=()):
     """In a process of its own: malformed programs end it."""
     with tempfile.TemporaryDirectory() as d:
         source, target = pathlib.Path(d) / "in.npz", pathlib.Path(d) / "out.npz"
-        np.savez(source, ids=np.array(ids), cuts=np.array(cuts), capacity=CAPACITY, first=first,
+        np.savez(source, ids=np.array(ids), cuts=np.array(cuts), capacity=CAPACITY, first=first, blocks=np.array(blocks, int),
                  **{f"seed_{k}": v for k, v in seeds.items()})
         p = subprocess.run([sys.executable, here / "runtime.py", asset, source, target], capture_output=True, text=True, timeout=900)
         if p.returncode:
@@ -89,6 +89,14 @@ def gate(model, work):
             run16 = run(asset, ids[:16], [1] * 16)
     if recurrent:
         compare_states(oracle, values, kept)
+        for precision, bound in (("float32", 1e-4), ("mixed", BOUND["none", "mixed"])):
+            out = work / f"{model}-prefill-{precision}"
+            subprocess.run([millet, "convert", cases / "models" / model, "-o", out, "--format", "coreai", "--prefill", "2,16",
+                            "--precision", precision, "-q"], check=True)
+            for cuts in ([16, 1], [2] * 8 + [1], [1, 1, 2, 2, 2, 2, 2, 2, 2, 1]):
+                row = run(next(out.glob("*.aimodel")), ids, cuts, blocks=[2, 16])["logits"][-1]
+                error = float(np.abs(row - want[16]).max())
+                check(error <= bound, f"{model} {precision}: behind calls of {cuts[:-1]} tokens logits within {error:.2g} (bound {bound:g})")
 
 
 def compare_states(oracle, values, got):

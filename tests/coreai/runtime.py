@@ -1,6 +1,6 @@
 """Child of gate.py: runs one asset in Apple's runtime, which ends the process where it finds fault.
 
-    runtime.py ASSET IN.npz OUT.npz    ids, cuts (tokens a call), seed_NAME (states to begin with), capacity -> logits, state_NAME
+    runtime.py ASSET IN.npz OUT.npz    ids, cuts (tokens a call), blocks (sizes that a prefill function takes), seed_NAME (states to begin with), capacity -> logits, state_NAME
 """
 import asyncio, sys
 import numpy as np
@@ -24,13 +24,17 @@ async def main(asset, source, target):
                 seed = given[f"seed_{name}"]
                 value[tuple(slice(n) for n in seed.shape)] = seed
             states[name] = NDArray(value)
-        rows, at = [], 0
+        rows, at = [np.zeros((0, 0), np.float32)], 0
+        blocks = set(given["blocks"].tolist()) if "blocks" in given else set()
         for n in cuts:
             call = {"input_ids": NDArray(ids[None, at : at + n].astype(np.int32)),
                     "position_ids": NDArray(np.arange(first + at + n, dtype=np.int32)[None])}
-            rows.append((await f(call, states))["logits"].numpy()[0].astype(np.float32))
+            if n in blocks:
+                await model.load_function(f"prefill_{n}")(call, states)
+            else:
+                rows.append((await f(call, states))["logits"].numpy()[0].astype(np.float32))
             at += n
-        np.savez(target, logits=np.concatenate(rows), **{f"state_{n}": v.numpy() for n, v in states.items()})
+        np.savez(target, logits=np.concatenate(rows[1:]), **{f"state_{n}": v.numpy() for n, v in states.items()})
 
 
 asyncio.run(main(*sys.argv[1:]))
