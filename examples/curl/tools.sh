@@ -1,7 +1,7 @@
 #!/bin/sh
-# A tool that the model may call (a chat template without tools is refused). Then finish_reason is "tool_calls", and
-# choices[0].message.tool_calls has name and arguments; the caller runs it, appends the message and one {"role": "tool",
-# "tool_call_id": ..., "content": ...}, and asks again.
+# A call of a tool: tool_choice "required" lets the model do nothing else (a chat template without tools is refused).
+# choices[0].message.tool_calls has name and arguments; the caller runs it, appends the message and one
+# {"role": "tool", "tool_call_id": ..., "content": ...}, and asks again.
 #   MILLET_URL=http://127.0.0.1:8080 MILLET_API_KEY=KEY examples/curl/tools.sh
 set -eu
 exec curl --fail-with-body -sS "${MILLET_URL:-http://127.0.0.1:8080}/v1/chat/completions" \
@@ -22,6 +22,8 @@ exec curl --fail-with-body -sS "${MILLET_URL:-http://127.0.0.1:8080}/v1/chat/com
       }
     }
   }],
+  "tool_choice": "required",
+  "parallel_tool_calls": false,
   "max_completion_tokens": 96,
   "temperature": 0
 }

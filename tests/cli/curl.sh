@@ -28,7 +28,8 @@ example completions 0 'len(d["choices"][0]["logprobs"]["tokens"]) == 16 == d["us
 example chat 0 'd["choices"][0]["message"]["role"] == "assistant" and d["usage"]["completion_tokens"] <= 64'
 example stream 0 't.rstrip().endswith("data: [DONE]") and d[-1]["usage"]["completion_tokens"] <= 48 and any(c["delta"].get("content") or c["delta"].get("reasoning_content") for e in d for c in e["choices"])'
 example json 0 'type(json.loads(d["choices"][0]["message"]["content"])) is dict'
-example tools 0 'd["usage"]["prompt_tokens"] > 100 and d["choices"][0]["finish_reason"] in ("stop", "length", "tool_calls")'
+example schema 0 'set(json.loads(d["choices"][0]["message"]["content"])) == {"kind", "name", "age"}'
+example tools 0 'd["choices"][0]["finish_reason"] == "tool_calls" and [(c["function"]["name"], type(json.loads(c["function"]["arguments"])["place"])) for c in d["choices"][0]["message"]["tool_calls"]] == [("temperature", str)]'
 example embeddings 22 '"embeddings" in d["error"]["message"]'
 MILLET_API_KEY=wrong
 example models 22 'd["error"]["code"] == "invalid_api_key"'

@@ -24,6 +24,12 @@ def jobs():
     found.append(("/v1/completions", {"prompt": PROMPTS[:3], "n": 2, "max_tokens": 10, "temperature": 1, "seed": 3}))
     found.append(("/v1/chat/completions", {"messages": [{"role": "user", "content": "Say it as JSON."}], "max_completion_tokens": 60, "temperature": 0,
                                            "response_format": {"type": "json_object"}}))
+    schema = {"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}, "age": {"type": "integer", "maximum": 30}}, "required": ["kind", "age"], "additionalProperties": False}
+    found.append(("/v1/chat/completions", {"messages": [{"role": "user", "content": "A pet."}], "max_completion_tokens": 60, "temperature": 1, "seed": 4,
+                                           "response_format": {"type": "json_schema", "json_schema": {"name": "pet", "schema": schema}}}))
+    for choice in ("auto", "required"):
+        found.append(("/v1/chat/completions", {"messages": [{"role": "user", "content": "Which pet?"}], "max_completion_tokens": 70, "temperature": 0, "tool_choice": choice,
+                                               "tools": [{"type": "function", "function": {"name": "pet", "parameters": schema}}]}))
     found.append(("/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 12, "temperature": 0, "logprobs": 3, "echo": True}))
     return found
 
@@ -62,7 +68,7 @@ RAW = [(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200)), {40
 class Server:
     def __init__(self, millet, artifact, sessions, options=()):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([millet, "serve", artifact, "--port", "0", "--sessions", str(sessions), "--queue", "20", "--max-body", str(MAX_BODY),
+        self.process = subprocess.Popen([millet, "serve", artifact, "--port", "0", "--template", "qwen3", "--sessions", str(sessions), "--queue", "20", "--max-body", str(MAX_BODY),
                                          "--max-header", str(MAX_HEADER), "--receive-timeout", str(RECEIVE), *options], stdout=subprocess.PIPE, stderr=self.log, text=True)
         found = re.search(r"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
         if not found:
@@ -88,7 +94,9 @@ class Server:
 
 
 def essence(choices):
-    """What of an answer must not depend on anything but the request."""
+    """What of an answer must not depend on anything but the request: all but the ids."""
+    for call in [call for c in choices for call in c.get("message", {}).get("tool_calls") or []]:
+        del call["id"]
     return [{k: v for k, v in sorted(c.items()) if k in ("index", "text", "message", "finish_reason", "logprobs")} for c in choices]
 
 
@@ -102,6 +110,7 @@ class Load:
         self.server, self.expected, self.jobs = server, expected, jobs()
         self.end, self.seed = time.monotonic() + seconds, seed
         self.lock, self.count, self.first, self.wrong, self.ids, self.tokens = threading.Lock(), collections.Counter(), [], [], set(), 0
+        self.longest = collections.Counter()
 
     def note(self, what):
         with self.lock:
@@ -122,6 +131,7 @@ class Load:
         actions, weights = zip(*kinds)
         while time.monotonic() < self.end:
             [action] = r.choices(actions, weights)
+            start = time.monotonic()
             try:
                 action(r)
             except Wrong as e:
@@ -130,6 +140,8 @@ class Load:
                 self.wrong.append(f"{action.__name__}: {type(e).__name__} {e}")
             if len(self.wrong) > 20:
                 return
+            with self.lock:
+                self.longest[action.__name__] = max(self.longest[action.__name__], round(time.monotonic() - start, 1))
             time.sleep(r.random() * 0.02)
 
     def busy(self, response, r):
@@ -147,6 +159,7 @@ class Load:
         i = r.randrange(len(self.jobs))
         own = c or self.server.connection()
         response = send(own, *self.jobs[i])
+        own.answered = time.monotonic()
         if not self.busy(response, r):
             self.whole(i, response)
         if not c:
@@ -164,8 +177,15 @@ class Load:
     def kept(self, r):
         """Several on one connection."""
         c = self.server.connection()
+        c.answered = time.monotonic()
         for _ in range(r.randrange(2, 5)):
-            self.plain(r, c)
+            try:
+                self.plain(r, c)
+            except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+                if time.monotonic() - c.answered < RECEIVE - 1:
+                    raise
+                c.close()  # the server ended it, as it should
+                self.note("connection kept for too long")
         c.close()
         self.note("connection kept")
 
@@ -182,7 +202,7 @@ class Load:
             usage = event.get("usage") or usage
             for choice in event["choices"]:
                 delta = choice.get("delta", {})
-                if first is None and (choice.get("text") or delta.get("content") or delta.get("reasoning_content")):
+                if first is None and (choice.get("text") or delta.get("content") or delta.get("reasoning_content") or delta.get("tool_calls")):
                     first = time.monotonic() - start
                 collect(parts, choice)
         c.close()
@@ -195,7 +215,7 @@ class Load:
     def cancelled(self, r):
         """Closed, or reset, before or within the answer."""
         path, body = r.choice(self.jobs)
-        s = self.server.socket()
+        s = self.server.socket(300)
         data = json.dumps({**body, "stream": r.random() < 0.8}).encode()
         s.sendall(head(path, len(data)) + data)
         if r.random() < 0.8:
@@ -330,6 +350,9 @@ def collect(parts, choice):
     part["text"] += choice.get("text") or ""
     for name in ("content", "reasoning_content"):
         part[name] += choice.get("delta", {}).get(name) or ""
+    for call in choice.get("delta", {}).get("tool_calls") or []:
+        for name in ("name", "arguments"):
+            part[f"{name} {call['index']}"] += call["function"].get(name) or ""
     part["finish_reason"] = choice.get("finish_reason") or part["finish_reason"]
 
 
@@ -338,6 +361,8 @@ def compare_stream(job, parts, expected):
         got = parts.get(want["index"], collections.defaultdict(str))
         message = want.get("message", {})
         pairs = [("text", want.get("text")), ("content", message.get("content")), ("reasoning_content", message.get("reasoning_content")), ("finish_reason", want["finish_reason"])]
+        for i, call in enumerate(message.get("tool_calls") or []):
+            pairs += [(f"{name} {i}", call["function"][name]) for name in ("name", "arguments")]
         for name, value in pairs:
             if got[name] != (value or ""):
                 raise Wrong(f"{job}, streamed\n  {name}: {got[name]!r}\n  alone {value!r}")
@@ -381,12 +406,14 @@ def soak(arguments):
     compare_with_run(arguments.millet, arguments.artifact, expected, 4 if arguments.seconds < 60 else None)
     files, load = server.files(), Load(server, expected, arguments.seconds, arguments.seed)
     threads = [threading.Thread(target=load.client, args=(i,)) for i in range(arguments.clients)]
-    start, memory = time.monotonic(), []
+    start, memory, pause, stall = time.monotonic(), [], min(1, arguments.seconds / 20), 0
     for t in threads:
         t.start()
     while any(t.is_alive() for t in threads) and server.process.poll() is None:
         memory.append(server.resident())
-        time.sleep(min(1, arguments.seconds / 20))
+        before = time.monotonic()
+        time.sleep(pause)
+        stall = max(stall, time.monotonic() - before - pause)  # what the machine itself kept from us
     for t in threads:
         t.join()
     seconds = time.monotonic() - start
@@ -400,7 +427,7 @@ def soak(arguments):
     report = {"seconds": round(seconds, 1), "clients": arguments.clients, "sessions": arguments.sessions, "answers": len(load.ids), "tokens": load.tokens,
               "tokens_per_second": round(load.tokens / seconds, 1), **{f"first_token_p{int(p * 100)}_s": round(percentile(load.first, p), 3) for p in (0.5, 0.9, 0.99)},
               "memory_MiB": {"after a third": round(max(memory[: len(memory) // 3] or [0]) / 2**20, 1), "last third": round(max(memory[len(memory) * 2 // 3 :] or [0]) / 2**20, 1)},
-              "requests": dict(load.count.most_common())}
+              "longest_s": dict(load.longest), "longest_stall_of_this_program_s": round(stall, 1), "requests": dict(load.count.most_common())}
     grown = report["memory_MiB"]["last third"] - report["memory_MiB"]["after a third"]
     if not arguments.sanitized and grown > max(4, 0.05 * report["memory_MiB"]["after a third"]):
         wrong.append(f"memory grew by {grown:.1f} MiB")
