@@ -229,39 +229,46 @@ static bool check_left(left_walk *l, uint32_t node, unsigned depth) {
 
 /* ---- tables ---- */
 
+/* Whether all bytes of a class lead to the same state. */
+static bool agrees(const uint8_t class[256], const uint32_t row[256]) {
+    uint32_t to[256];
+    bool seen[256] = {false};
+    for (unsigned b = 0; b < 256; b++) {
+        uint8_t c = class[b];
+        if (seen[c] && to[c] != row[b]) return false;
+        seen[c] = true;
+        to[c] = row[b];
+    }
+    return true;
+}
+
+/* Parts classes whose bytes lead to different states; how many there are then. */
+static uint32_t part_classes(uint8_t class[256], const uint32_t row[256]) {
+    struct {
+        uint8_t old;
+        uint32_t to;
+    } known[256];
+    uint32_t n = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        uint32_t k = 0;
+        while (k < n && !(known[k].old == class[b] && known[k].to == row[b])) k++;
+        if (k == n) {
+            known[n].old = class[b];
+            known[n++].to = row[b];
+        }
+        class[b] = (uint8_t)k;
+    }
+    return n;
+}
+
 /* Bytes that no state tells apart are of one class. */
 static uint32_t find_classes(const net *n, uint8_t class[256]) {
     uint32_t count = 1;
     memset(class, 0, 256);
-    uint32_t first[256];
     for (size_t t = 0; t < n->n_terminal && count < 256; t++)
-        for (uint32_t s = 1; s < n->terminal[t].d.n; s++) {
-            const uint32_t *row = n->terminal[t].d.next[s];
-            /* a byte stays in its class when it leads where the first of the class leads */
-            bool seen[256] = {false}, split = false;
-            for (unsigned b = 0; b < 256; b++) {
-                uint8_t c = class[b];
-                if (!seen[c])
-                    seen[c] = true, first[c] = row[b];
-                else if (row[b] != first[c])
-                    split = true;
-            }
-            if (!split) continue;
-            uint8_t fresh[256];
-            uint32_t made = 0;
-            struct {
-                uint8_t old;
-                uint32_t to;
-            } known[256];
-            for (unsigned b = 0; b < 256; b++) {
-                uint32_t k = 0;
-                while (k < made && !(known[k].old == class[b] && known[k].to == row[b])) k++;
-                if (k == made) known[made].old = class[b], known[made++].to = row[b];
-                fresh[b] = (uint8_t)k;
-            }
-            memcpy(class, fresh, sizeof fresh);
-            count = made;
-        }
+        for (uint32_t s = 1; s < n->terminal[t].d.n; s++)
+            if (!agrees(class, n->terminal[t].d.next[s]))
+                count = part_classes(class, n->terminal[t].d.next[s]);
     return count;
 }
 
