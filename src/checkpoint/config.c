@@ -252,23 +252,72 @@ static bool read_layers(ckpt_config *c, const source *s) {
     return !any || read_linear_sizes(c, s);
 }
 
+/* A positive number of rope_scaling; usual 0: it must be there. */
+static bool rope_number(const source *s, const json *o, const char *key, double usual, double *to) {
+    const json *v = json_get(o, key);
+    *to = usual;
+    if (v && v->kind != JSON_NULL) return as_positive(s, v, to);
+    return usual > 0 || missing(s, key);
+}
+
 static bool read_llama3(rope_config *r, const source *s, const json *o) {
-    const struct {
-        const char *key;
-        double *to;
-    } keys[] = {{"factor", &r->factor},
-                {"low_freq_factor", &r->low_freq_factor},
-                {"high_freq_factor", &r->high_freq_factor},
-                {"original_max_position_embeddings", &r->original_max}};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json *v = json_get(o, keys[i].key);
-        if (!v) return missing(s, keys[i].key);
-        if (!as_positive(s, v, keys[i].to)) return false;
-    }
+    if (!rope_number(s, o, "factor", 0, &r->factor) ||
+        !rope_number(s, o, "low_freq_factor", 0, &r->low_freq_factor) ||
+        !rope_number(s, o, "high_freq_factor", 0, &r->high_freq_factor) ||
+        !rope_number(s, o, "original_max_position_embeddings", 0, &r->original_max))
+        return false;
     if (r->high_freq_factor <= r->low_freq_factor)
         return err_set(s->e, ERR_FORMAT, "%s: RoPE high_freq_factor %g is not above low_freq_factor %g",
                        s->what, r->high_freq_factor, r->low_freq_factor);
     return true;
+}
+
+/* 0.1 m ln(factor) + 1, for factors above 1. */
+static double attention_of(double factor, double m) {
+    return factor > 1 ? 0.1 * m * log(factor) + 1 : 1;
+}
+
+/* As transformers: max_position_embeddings is the context before where nothing else says it. */
+static bool read_yarn(rope_config *r, const source *s, const json *o, int64_t max_position) {
+    double m = 1, all = 1;
+    const json *attention = json_get(o, "attention_factor"), *truncate = json_get(o, "truncate");
+    if (!rope_number(s, o, "factor", 0, &r->factor) ||
+        !rope_number(s, o, "original_max_position_embeddings", (double)max_position, &r->original_max) ||
+        !rope_number(s, o, "beta_fast", 32, &r->beta_fast) ||
+        !rope_number(s, o, "beta_slow", 1, &r->beta_slow))
+        return false;
+    if (r->beta_fast <= r->beta_slow)
+        return err_set(s->e, ERR_FORMAT, "%s: RoPE beta_fast %g is not above beta_slow %g", s->what,
+                       r->beta_fast, r->beta_slow);
+    if (truncate && truncate->kind != JSON_BOOL)
+        return wrong_kind(s, truncate->key, truncate, "true or false");
+    r->truncate = !truncate || truncate->i;
+    r->attention = attention_of(r->factor, 1);
+    if (attention && attention->kind != JSON_NULL) return as_positive(s, attention, &r->attention);
+    if (!json_get(o, "mscale") || !json_get(o, "mscale_all_dim")) return true;
+    if (!rope_number(s, o, "mscale", 1, &m) || !rope_number(s, o, "mscale_all_dim", 1, &all)) return false;
+    r->attention = attention_of(r->factor, m) / attention_of(r->factor, all);
+    return true;
+}
+
+static bool read_scaling(ckpt_config *c, const source *s, const json *o) {
+    rope_config *r = &c->rope;
+    static const char *const names[] = {
+        [ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3", [ROPE_YARN] = "yarn"};
+    const char *type = json_str(o, "rope_type", json_str(o, "type", "default"));
+    r->attention = 1;
+    int kind = 0;
+    while (kind < ROPE_DIVISORS && strcmp(type, names[kind]) != 0) kind++;
+    r->kind = (rope_kind)kind;
+    switch (r->kind) {
+    case ROPE_DEFAULT: return true;
+    case ROPE_LINEAR: return rope_number(s, o, "factor", 0, &r->factor);
+    case ROPE_LLAMA3: return read_llama3(r, s, o);
+    case ROPE_YARN: return read_yarn(r, s, o, c->max_position);
+    default:
+        return refuse(s, "RoPE type \"%.80s\" is not supported (supported: default, linear, llama3, yarn)",
+                      type);
+    }
 }
 
 /* New spelling: rope_parameters {rope_type, rope_theta, partial_rotary_factor, ...}; old: rope_theta beside
@@ -278,12 +327,7 @@ static bool read_rope(ckpt_config *c, const source *s) {
     const json *o = lookup(s, "rope_parameters");
     if (!o) o = lookup(s, "rope_scaling");
     if (o && o->kind != JSON_OBJECT) return wrong_kind(s, o->key, o, "an object");
-    const char *type = json_str(o, "rope_type", json_str(o, "type", "default"));
-    if (!strcmp(type, "llama3"))
-        r->kind = ROPE_LLAMA3;
-    else if (strcmp(type, "default"))
-        return refuse(s, "RoPE type \"%.80s\" is not supported (supported: default, llama3)", type);
-    if (r->kind == ROPE_LLAMA3 && !read_llama3(r, s, o)) return false;
+    if (!read_scaling(c, s, o)) return false;
 
     const json *theta = json_get(o, "rope_theta"), *part = json_get(o, "partial_rotary_factor");
     if (!theta || theta->kind == JSON_NULL) theta = lookup(s, "rope_theta");

@@ -18,14 +18,20 @@ typedef struct {
     bool gguf_pairs; /* such files have rows of query and key heads in the order in which RoPE pairs them */
 } ckpt_family;
 
-typedef enum { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_DIVISORS } rope_kind;
+typedef enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DIVISORS } rope_kind;
 
 typedef struct {
     rope_kind kind;
     double theta;
-    int64_t dims; /* rotated dimensions of a head (head_dim * partial_rotary_factor), even */
-    double factor, low_freq_factor, high_freq_factor, original_max; /* ROPE_LLAMA3 */
-    const float *divisor; /* ROPE_DIVISORS: [dims / 2], of the frequencies */
+    int64_t dims;        /* rotated dimensions of a head (head_dim * partial_rotary_factor), even */
+    double factor;       /* of the context; ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN */
+    double original_max; /* positions of the context before; ROPE_LLAMA3, ROPE_YARN */
+    double low_freq_factor, high_freq_factor; /* ROPE_LLAMA3 */
+    double beta_fast, beta_slow; /* ROPE_YARN: turns over that context, from which on a pair is left alone,
+                                    and up to which it is stretched whole */
+    bool truncate;               /* ROPE_YARN: these bounds are whole pairs */
+    double attention;            /* factor of cosines and sines; 1 but for ROPE_YARN */
+    const float *divisor;        /* ROPE_DIVISORS: [dims / 2], of the frequencies */
 } rope_config;
 
 typedef struct {

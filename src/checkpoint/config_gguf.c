@@ -136,16 +136,58 @@ static bool put_linear(const writer *w, int64_t layers) {
     return true;
 }
 
-static bool put_rope(const writer *w) {
+/* YaRN as transformers has it by default; files whose numbers say otherwise are refused. */
+static bool put_yarn(const writer *w, double factor) {
+    static const struct {
+        const char *key;
+        double usual;
+    } keys[] = {{"rope.scaling.attn_factor", 1},      {"rope.scaling.yarn_ext_factor", 1},
+                {"rope.scaling.yarn_attn_factor", 1}, {"rope.scaling.yarn_beta_fast", 32},
+                {"rope.scaling.yarn_beta_slow", 1},   {"rope.scaling.yarn_log_multiplier", 0}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double x;
+        if (!real(w, keys[i].key, keys[i].usual, &x)) return false;
+        if (x != keys[i].usual)
+            return err_set(w->e, ERR_UNSUPPORTED,
+                           "%s: metadata %s.%s is %g: RoPE scaling with %g is supported", w->s->path,
+                           w->family->gguf, keys[i].key, x, keys[i].usual);
+    }
+    int64_t original;
+    if (!whole(w, "rope.scaling.original_context_length", -1, &original)) return false;
+    str_adds(w->out, "\"rope_scaling\":{\"rope_type\":\"yarn\",");
+    put_real(w, "factor", factor);
+    put_int(w, "original_max_position_embeddings", original);
+    w->out->s[w->out->len - 1] = '}';
+    str_addc(w->out, ',');
+    return true;
+}
+
+/* Before there was rope.scaling.type, rope.scale_linear had the factor. */
+static bool put_scaling(const writer *w) {
     const gguf_value *v = get(w, "rope.scaling.type");
-    const char *type = v ? gguf_text(w->a, v) : "none";
-    double base, factor;
-    int64_t head, turned, usual;
+    const char *type = v ? gguf_text(w->a, v) : "linear";
+    double factor;
     if (!type) return wrong(w, v, "a text");
-    if (!real(w, "rope.freq_base", 10000, &base) || !real(w, "rope.scaling.factor", 1, &factor)) return false;
-    if (strcmp(type, "none") != 0 && (strcmp(type, "linear") != 0 || factor != 1))
-        return err_set(w->e, ERR_UNSUPPORTED, "%s: RoPE scaling \"%.80s\" is not supported", w->s->path,
+    if (!real(w, "rope.scale_linear", 1, &factor) || !real(w, "rope.scaling.factor", factor, &factor))
+        return false;
+    if (!strcmp(type, "none")) return true;
+    if (!strcmp(type, "yarn")) return put_yarn(w, factor);
+    if (strcmp(type, "linear") != 0)
+        return err_set(w->e, ERR_UNSUPPORTED,
+                       "%s: RoPE scaling \"%.80s\" is not supported (supported: linear, yarn)", w->s->path,
                        type);
+    if (factor == 1) return true;
+    str_adds(w->out, "\"rope_scaling\":{\"rope_type\":\"linear\",");
+    put_real(w, "factor", factor);
+    w->out->s[w->out->len - 1] = '}';
+    str_addc(w->out, ',');
+    return true;
+}
+
+static bool put_rope(const writer *w) {
+    double base;
+    int64_t head, turned, usual;
+    if (!real(w, "rope.freq_base", 10000, &base) || !put_scaling(w)) return false;
     put_real(w, "rope_theta", base);
     if (!whole(w, "embedding_length", -1, &usual) || !whole(w, "attention.head_count", -1, &head))
         return false;
@@ -216,6 +258,9 @@ static const ckpt_family *find_family(const gguf_set *s, arena *a, const ckpt_fa
 static bool read_divisors(ckpt_config *c, arena *a, const gguf_set *s, err *e) {
     const gguf_tensor *t = gguf_set_find(s, "rope_freqs.weight");
     if (!t) return true;
+    if (c->rope.kind != ROPE_DEFAULT)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: RoPE scaling beside tensor rope_freqs.weight is not supported", s->path);
     if (t->type.rank != 1 || t->type.dim[0] != c->rope.dims / 2 || t->form->plain != DT_FP32)
         return err_set(e, ERR_FORMAT, "%s: tensor rope_freqs.weight is not F32 [%" PRId64 "]", s->path,
                        c->rope.dims / 2);

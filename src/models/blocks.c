@@ -42,25 +42,12 @@ ir_value *swiglu(graph *g, ir_value *x) {
 
 /* --- RoPE --- */
 
-/* theta^(-2j/dims), with llama3's stretch of the long wavelengths. */
-static double inverse_frequency(const rope_config *r, int64_t j) {
-    double f = pow(r->theta, -2.0 * (double)j / (double)r->dims);
-    if (r->kind == ROPE_DIVISORS) return f / (double)r->divisor[j];
-    if (r->kind != ROPE_LLAMA3) return f;
-    const double pi = 3.14159265358979323846;
-    double turns = r->original_max * f / (2 * pi); /* of this pair over the original context */
-    if (turns < r->low_freq_factor) return f / r->factor;
-    if (turns > r->high_freq_factor) return f;
-    double s = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
-    return f * ((1 - s) / r->factor + s);
-}
-
 /* [1, rope.dims], the same constant for every function. */
 static const ir_const *frequencies(graph *g) {
     const rope_config *r = &g->c->rope;
     if (g->frequency) return g->frequency;
     float *f = ARENA_ARRAY(g->a, float, (size_t)r->dims); /* both elements of a pair turn by one angle */
-    for (int64_t j = 0; j < r->dims / 2; j++) f[j] = f[j + r->dims / 2] = (float)inverse_frequency(r, j);
+    for (int64_t j = 0; j < r->dims / 2; j++) f[j] = f[j + r->dims / 2] = (float)rope_frequency(r, j);
     ir_const *table = ir_const_new(g->a, IR_TYPE(DT_FP32, 1, r->dims), f);
     table->in_blob = r->dims >= 10;
     return g->frequency = table;
@@ -69,8 +56,17 @@ static const ir_const *frequencies(graph *g) {
 ir_value *rope_frequencies(graph *g) {
     int64_t half = g->c->rope.dims / 2;
     float *f = ARENA_ARRAY(g->a, float, (size_t)half);
-    for (int64_t j = 0; j < half; j++) f[j] = (float)inverse_frequency(&g->c->rope, j);
+    for (int64_t j = 0; j < half; j++) f[j] = (float)rope_frequency(&g->c->rope, j);
     return b_const(&g->b, "rope_frequency", ir_const_new(g->a, IR_TYPE(DT_FP32, half), f));
+}
+
+ir_value *rope_table(graph *g, ir_opcode op, const char *name, ir_value *angle, ir_dtype d) {
+    ir_value *table = unary(g, op, name, angle);
+    const double factor = g->c->rope.attention;
+    if (factor != 1)
+        table = binary(g, OP_mul, arena_printf(g->a, "%s_scaled", name), table,
+                       number(g, DT_FP32, (float)factor));
+    return cast(g, table, d);
 }
 
 void rope_tables(graph *g, ir_value *positions) {
@@ -78,8 +74,8 @@ void rope_tables(graph *g, ir_value *positions) {
     ir_value *column = b_op(&g->b, OP_expand_dims, "position_column", A_x, cast(g, positions, DT_FP32),
                             A_axes, B_INTS(&g->b, 1), A_NONE);
     ir_value *angle = binary(g, OP_mul, "rope_angle", column, frequency);
-    g->cos = cast(g, unary(g, OP_cos, "rope_cos", angle), g->type.stream);
-    g->sin = cast(g, unary(g, OP_sin, "rope_sin", angle), g->type.stream);
+    g->cos = rope_table(g, OP_cos, "rope_cos", angle, g->type.stream);
+    g->sin = rope_table(g, OP_sin, "rope_sin", angle, g->type.stream);
 }
 
 /* What was turned, and behind it what was not (NULL: nothing). */

@@ -169,8 +169,12 @@ ir_value *swiglu(graph *g, ir_value *x);
 
 /* Positions past, past + 1, ... end - 1 as fp32 angles; sets g->cos and g->sin. */
 void rope_tables(graph *g, ir_value *positions);
-/* theta^(-2j/dims) of the first half of them, fp32 [dims / 2]. */
+/* rope_frequency() of all pairs, fp32 [dims / 2]. */
 ir_value *rope_frequencies(graph *g);
+/* Cosines (OP_cos) or sines of the angles, by the factor that rope_scaling gives them, in type d. */
+ir_value *rope_table(graph *g, ir_opcode op, const char *name, ir_value *angle, ir_dtype d);
+/* Radians a position of pair j (models/frequency.c). */
+double rope_frequency(const rope_config *r, int64_t j);
 /* Rotates the first rope.dims of the last axis; x [1, heads, T, D] in stream dtype. */
 ir_value *rope(graph *g, const char *name, ir_value *x);
 

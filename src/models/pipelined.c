@@ -34,8 +34,8 @@ static void angles(graph *g, ir_dtype d, ir_value **cos, ir_value **sin) {
     ir_value *at = b_op(b, OP_expand_dims, graph_name(g, "rope_position"), A_x,
                         cast(g, g->positions, DT_FP32), A_axes, B_INTS(b, 1, 3), A_NONE);
     ir_value *angle = binary(g, OP_mul, "rope_angle", at, rope_frequencies(g));
-    *cos = cast(g, unary(g, OP_cos, "rope_cos", angle), d);
-    *sin = cast(g, unary(g, OP_sin, "rope_sin", angle), d);
+    *cos = rope_table(g, OP_cos, "rope_cos", angle, d);
+    *sin = rope_table(g, OP_sin, "rope_sin", angle, d);
 }
 
 static ir_value *turn(graph *g, const char *name, ir_value *x) {

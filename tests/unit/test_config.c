@@ -1,6 +1,10 @@
+#include "base/json.h"
+#include "base/str.h"
 #include "checkpoint/config.h"
+#include "models/blocks.h"
 #include "models/models.h"
 #include "test.h"
+#include <math.h>
 
 /* The keys of the published files of each family, in their spellings. */
 static const char qwen3[] =
@@ -191,10 +195,16 @@ static void every_refusal_names_its_reason(void **s) {
          "layer 0 is of type \"linear_attention\""},
         {qwen3, "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", ERR_UNSUPPORTED,
          "activation \"gelu\""},
-        {qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}",
-         ERR_UNSUPPORTED, "RoPE type \"yarn\""},
-        {qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4}",
-         ERR_UNSUPPORTED, "RoPE type \"linear\""},
+        {qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}",
+         ERR_UNSUPPORTED, "RoPE type \"dynamic\""},
+        {qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\"}", ERR_FORMAT,
+         "\"factor\" is missing"},
+        {qwen3, "\"rope_scaling\": null",
+         "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"beta_fast\": 1}", ERR_FORMAT,
+         "beta_fast 1 is not above beta_slow 1"},
+        {qwen3, "\"rope_scaling\": null",
+         "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"truncate\": 1}", ERR_FORMAT,
+         "\"truncate\""},
         {llama, "\"vocab_size\"", "\"partial_rotary_factor\": 0.5, \"vocab_size\"", ERR_UNSUPPORTED,
          "partial_rotary_factor"},
         {llama, "\"factor\": 32.0, ", "", ERR_FORMAT, "\"factor\" is missing"},
@@ -265,10 +275,40 @@ static void shared_checkpoints_are_read(void **s) {
     }
 }
 
+/* transformers' inverse frequencies, computed in float32 (tests/oracle/make_rope_cases.py): powers and
+ * quotients of it are within some ulp. */
+static void scaled_frequencies_are_those_of_transformers(void **s) {
+    (void)s;
+    arena *a = arena_new();
+    err e = {0};
+    const char *source = getenv("MILLET_SOURCE");
+    const json *j =
+        json_parse_file(a, arena_printf(a, "%s/tests/data/rope_cases.json", source ? source : "."), &e);
+    if (!j) fail_msg("%s", e.msg);
+    JSON_EACH(row, json_get(j, "cases")) {
+        str text = {0};
+        json_canonical(&text, json_get(row, "config"));
+        const ckpt_config c = parsed(a, str_get(&text));
+        int64_t i = 0;
+        JSON_EACH(want, json_get(row, "frequency")) {
+            double got = rope_frequency(&c.rope, i);
+            if (!(fabs(got - want->d) <= 2e-6 * want->d))
+                fail_msg("%s: pair %lld turns by %.9g, expected %.9g", str_get(&text), (long long)i, got,
+                         want->d);
+            i++;
+        }
+        assert_int_equal(2 * i, c.rope.dims);
+        assert_true(fabs(c.rope.attention - json_double(row, "attention", 0)) < 1e-12);
+        str_free(&text);
+    }
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_files_are_read),
         cmocka_unit_test(spellings_mean_the_same),
+        cmocka_unit_test(scaled_frequencies_are_those_of_transformers),
         cmocka_unit_test(every_refusal_names_its_reason),
         cmocka_unit_test(shared_checkpoints_are_read),
     };

@@ -336,6 +336,34 @@ static void metadata_become_a_configuration(void **s) {
     arena_free(a);
 }
 
+static void rope_is_scaled(void **s) {
+    (void)s;
+    arena *a = arena_new();
+    bytes o;
+    ckpt_config c;
+    err e = {0};
+    put_model(&o, "llama", 3);
+    put_string(&o, "llama.rope.scaling.type", "yarn");
+    put_u32(&o, "llama.rope.scaling.original_context_length", 32);
+    put_text(&o, "llama.rope.scaling.factor"), put32(&o, GGUF_F32), put32(&o, num_f32_bits(4));
+    put_table(&o);
+    if (!configure(&c, a, &o, &e)) fail_msg("%s", e.msg);
+    assert_int_equal(c.rope.kind, ROPE_YARN);
+    assert_true(c.rope.factor == 4 && c.rope.original_max == 32 && c.rope.beta_fast == 32 && c.rope.truncate);
+    put_model(&o, "llama", 1); /* the old way to say linear */
+    put_text(&o, "llama.rope.scale_linear"), put32(&o, GGUF_F32), put32(&o, num_f32_bits(2));
+    put_table(&o);
+    if (!configure(&c, a, &o, &e)) fail_msg("%s", e.msg);
+    assert_int_equal(c.rope.kind, ROPE_LINEAR);
+    assert_true(c.rope.factor == 2 && c.rope.attention == 1);
+    put_model(&o, "llama", 2), put_string(&o, "llama.rope.scaling.type", "none");
+    put_text(&o, "llama.rope.scaling.factor"), put32(&o, GGUF_F32), put32(&o, num_f32_bits(2));
+    put_table(&o);
+    if (!configure(&c, a, &o, &e)) fail_msg("%s", e.msg);
+    assert_int_equal(c.rope.kind, ROPE_DEFAULT);
+    arena_free(a);
+}
+
 static void not_configured(const bytes *o, const char *why) {
     arena *a = arena_new();
     ckpt_config c;
@@ -352,8 +380,14 @@ static void unsupported_models_are_refused_by_name(void **s) {
     not_configured(&o, "architecture \"gemma3\" is not supported (supported: qwen35, qwen3, qwen2, llama)");
     put_model(&o, "llama", 1), put_u32(&o, "llama.expert_count", 8), put_table(&o);
     not_configured(&o, "a mixture of experts");
+    put_model(&o, "llama", 1), put_string(&o, "llama.rope.scaling.type", "longrope"), put_table(&o);
+    not_configured(&o, "RoPE scaling \"longrope\" is not supported (supported: linear, yarn)");
     put_model(&o, "llama", 1), put_string(&o, "llama.rope.scaling.type", "yarn"), put_table(&o);
-    not_configured(&o, "RoPE scaling \"yarn\" is not supported");
+    not_configured(&o, "metadata llama.rope.scaling.original_context_length is missing");
+    put_model(&o, "llama", 2), put_string(&o, "llama.rope.scaling.type", "yarn");
+    put_text(&o, "llama.rope.scaling.attn_factor"), put32(&o, GGUF_F32), put32(&o, num_f32_bits(2)),
+        put_table(&o);
+    not_configured(&o, "metadata llama.rope.scaling.attn_factor is 2: RoPE scaling with 1 is supported");
     put_model(&o, "llama", 1), put_u32(&o, "llama.attention.value_length", 8), put_table(&o);
     not_configured(&o, "keys of 16 and values of 8: not supported");
     put_model(&o, "qwen35", 0), put_table(&o);
@@ -374,6 +408,7 @@ int main(void) {
         cmocka_unit_test(broken_files_are_refused_by_name),
         cmocka_unit_test(truncated_files_are_refused),
         cmocka_unit_test(metadata_become_a_configuration),
+        cmocka_unit_test(rope_is_scaled),
         cmocka_unit_test(unsupported_models_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
