@@ -25,7 +25,7 @@
  * are borrowed; how long they live is said where they are declared. What millet_free() must free says so. The
  * caller sets the member `size` of a struct that begins with it to the struct's sizeof: the library reads
  * and writes no member beyond it, so that programs built with an older header go on working; members that
- * are zero mean the default.
+ * are zero mean the default. Wrong arguments are MILLET_USAGE; objects (a session, an lm) must not be NULL.
  *
  * Threads. A millet_package, a millet_tokenizer, a millet_lm and a millet_snapshot never change once they are
  * made: any number of threads may use one at the same time. A millet_session, a millet_generator and a

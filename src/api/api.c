@@ -80,6 +80,10 @@ size_t millet_dtype_size(millet_dtype d) {
     return inside == DT_NONE ? 0 : dtype_bits(inside) / 8;
 }
 
+bool api_given(const void *argument, const char *what, err *e) {
+    return argument || err_set(e, ERR_USAGE, "no %s", what);
+}
+
 bool api_tensor_in(rt_tensor *out, const millet_tensor *t, err *e) {
     const char *name = t->name ? t->name : "(no name)";
     ir_dtype d = api_dtype_in(t->dtype);

@@ -65,6 +65,8 @@ void api_model_stats(millet_model_stats *stats, const heap *h, const rt_model *c
 ir_dtype api_dtype_in(millet_dtype d);
 millet_dtype api_dtype_out(ir_dtype d);
 
+/* Whether an argument that is needed is there; NULL: ERR_USAGE, "no WHAT". */
+bool api_given(const void *argument, const char *what, err *e);
 /* Checks rank, sizes and byte count. */
 bool api_tensor_in(rt_tensor *out, const millet_tensor *t, err *e);
 void api_tensor_out(millet_tensor *out, const rt_tensor *t);

@@ -55,7 +55,8 @@ bool millet_convert(const char *checkpoint, const char *out, const millet_conver
     converting k = {.checkpoint = checkpoint, .out = out, .summary = summary};
     if (summary) *summary = NULL;
     heap *h = NULL;
-    if (api_struct_in(&k.o, sizeof k.o, options, "millet_convert_options", &e) &&
+    if (api_given(checkpoint, "checkpoint", &e) && api_given(out, "output", &e) &&
+        api_struct_in(&k.o, sizeof k.o, options, "millet_convert_options", &e) &&
         api_struct_in(&open, sizeof open, k.o.open, "millet_open_options", &e))
         h = api_heap(&open, &e);
     if (h && api_guard(h, convert, &k, NULL, &e) && summary)

@@ -137,6 +137,7 @@ static void generate(void *args, err *e) {
 static bool prepare(generating *k, const lm *m, const millet_generate_options *options, millet_precision *p,
                     err *e) {
     millet_generate_options whole;
+    if (k->n && !api_given(k->ids, "ids", e)) return false;
     if (!begin(k->result, e) || !api_struct_in(&whole, sizeof whole, options, "millet_generate_options", e))
         return false;
     k->o = options_in(m, &whole);
@@ -194,8 +195,8 @@ bool millet_generator_feed(millet_generator *g, const int32_t *ids, size_t n, co
                            millet_scores *scores, millet_error *error) {
     err e = {0};
     feeding k = {.g = g, .ids = ids, .n = n, .cancel = cancel};
-    bool sized = !scores || api_sized(scores, "millet_scores", &e);
-    if (sized && use(g, feed, &k, &e) && scores) {
+    bool ok = (!n || api_given(ids, "ids", &e)) && (!scores || api_sized(scores, "millet_scores", &e));
+    if (ok && use(g, feed, &k, &e) && scores) {
         const millet_scores whole = {.score = k.row.score, .id = k.row.id, .n = k.row.n};
         api_struct_out(scores, &whole, sizeof whole);
     }

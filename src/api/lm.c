@@ -28,7 +28,7 @@ static bool read_options(opening *k, const millet_lm_options *options, err *e) {
 millet_lm *millet_lm_open(const char *path, const millet_lm_options *options, millet_error *error) {
     err e = {0};
     opening k = {.path = path};
-    if (read_options(&k, options, &e)) k.h = api_heap(&k.open, &e);
+    if (api_given(path, "path", &e) && read_options(&k, options, &e)) k.h = api_heap(&k.open, &e);
     if (k.h && !api_guard(k.h, open_lm, &k, NULL, &e)) heap_drop(k.h);
     return api_done(error, &e) ? k.m : NULL;
 }

@@ -54,6 +54,10 @@ bool api_guard(heap *h, api_fn *fn, void *args, bool *left, err *e) {
 heap *api_session_heap(heap *parent, millet_session_options *to, const millet_session_options *options,
                        err *e) {
     if (!api_struct_in(to, sizeof *to, options, "millet_session_options", e)) return NULL;
+    if (to->precision != MILLET_FAST && to->precision != MILLET_STRICT) {
+        err_set(e, ERR_USAGE, "precision %d: expected MILLET_FAST or MILLET_STRICT", (int)to->precision);
+        return NULL;
+    }
     heap *h = heap_new(parent, NULL);
     if (!h) err_set(e, ERR_MEMORY, "out of memory");
     return h;

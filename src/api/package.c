@@ -36,7 +36,8 @@ millet_package *millet_package_open(const char *path, const millet_open_options 
     err e = {0};
     millet_open_options o;
     opening k = {path, &o, NULL, NULL};
-    if (api_struct_in(&o, sizeof o, options, "millet_open_options", &e)) k.h = api_heap(&o, &e);
+    if (api_given(path, "path", &e) && api_struct_in(&o, sizeof o, options, "millet_open_options", &e))
+        k.h = api_heap(&o, &e);
     if (k.h && !api_guard(k.h, open_package, &k, NULL, &e)) heap_drop(k.h);
     return api_done(error, &e) ? k.p : NULL;
 }
@@ -80,7 +81,8 @@ static const coreml_feature *features(const millet_package *p, const char *funct
                                       size_t *n) {
     const coreml_model *m = described(p);
     const coreml_function *f = coreml_function_find(m, function ? function : m->default_function);
-    *n = !f ? 0 : kind == MILLET_INPUT ? f->n_in : kind == MILLET_OUTPUT ? f->n_out : f->n_state;
+    bool known = kind == MILLET_INPUT || kind == MILLET_OUTPUT || kind == MILLET_STATE;
+    *n = !f || !known ? 0 : kind == MILLET_INPUT ? f->n_in : kind == MILLET_OUTPUT ? f->n_out : f->n_state;
     return !f ? NULL : kind == MILLET_INPUT ? f->in : kind == MILLET_OUTPUT ? f->out : f->state;
 }
 
@@ -141,6 +143,7 @@ const char *millet_metadata(const millet_package *p, const char *key) {
                {"version", m->version},
                {"author", m->author},
                {"license", m->license}};
+    if (!key) return NULL;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (!strcmp(key, own[i].key)) return own[i].value;
     for (size_t i = 0; i < m->n_user; i++)

@@ -70,11 +70,21 @@ static bool count_results(const rt_session *s, const millet_call *c, size_t *n, 
            err_set(e, ERR_USAGE, "%s returns %zu tensors, there is room for %zu", name, *n, c->max_output);
 }
 
+/* What the call points at, where it says that there is something. */
+static bool check_lists(const millet_call *c, err *e) {
+    bool ok = (!c->n_input || api_given(c->input, "inputs", e)) &&
+              (!c->n_value || api_given(c->value, "names of values", e)) &&
+              api_given(c->output, "outputs", e);
+    for (size_t i = 0; ok && i < c->n_input; i++) ok = api_given(c->input[i].name, "name of an input", e);
+    for (size_t i = 0; ok && i < c->n_value; i++) ok = api_given(c->value[i], "name of a value", e);
+    return ok;
+}
+
 static void run(void *args, err *e) {
     const running *r = args;
     millet_call *call = r->call;
     size_t n = 0;
-    if (!count_results(r->s, call, &n, e)) return;
+    if (!count_results(r->s, call, &n, e) || !check_lists(call, e)) return;
     rt_tensor *in = mem_try(call->n_input + 1, sizeof *in), *out = mem_try(n + 1, sizeof *out);
     bool ok = (in && out) || err_set(e, ERR_MEMORY, "no memory for %zu tensors", call->n_input + n);
     for (size_t i = 0; ok && i < call->n_input; i++) ok = api_tensor_in(&in[i], &call->input[i], e);
@@ -141,7 +151,7 @@ static void get(void *args, err *e) {
 bool millet_state_get(millet_session *s, const char *name, millet_tensor *t, millet_error *error) {
     err e = {0};
     naming n = {.s = s->s, .name = name};
-    if (use(s, get, &n, &e)) api_tensor_out(t, &n.t);
+    if (api_given(name, "name of a state", &e) && use(s, get, &n, &e)) api_tensor_out(t, &n.t);
     return api_done(error, &e);
 }
 
@@ -153,7 +163,8 @@ static void set(void *args, err *e) {
 bool millet_state_set(millet_session *s, const char *name, const millet_tensor *t, millet_error *error) {
     err e = {0};
     naming n = {.s = s->s, .name = name};
-    if (api_tensor_in(&n.t, t, &e)) use(s, set, &n, &e);
+    if (api_given(name, "name of a state", &e) && api_given(t, "tensor", &e) && api_tensor_in(&n.t, t, &e))
+        use(s, set, &n, &e);
     return api_done(error, &e);
 }
 
@@ -164,7 +175,8 @@ void millet_state_reset(millet_session *s) {
 bool millet_state_bind(millet_session *to, const millet_session *from, const char *name,
                        millet_error *error) {
     err e = {0};
-    if (alive(to, &e) && alive(from, &e) && rt_state_bind(to->s, from->s, name, &e) && to->p != from->p)
+    if (api_given(name, "name of a state", &e) && alive(to, &e) && alive(from, &e) &&
+        rt_state_bind(to->s, from->s, name, &e) && to->p != from->p)
         to->p->bound = from->p->bound = true;
     return api_done(error, &e);
 }

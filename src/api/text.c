@@ -30,7 +30,8 @@ millet_tokenizer *millet_tokenizer_open_with(const char *dir, const millet_open_
     err e = {0};
     millet_open_options o;
     opening k = {.dir = dir};
-    if (api_struct_in(&o, sizeof o, options, "millet_open_options", &e)) k.h = api_heap(&o, &e);
+    if (api_given(dir, "path", &e) && api_struct_in(&o, sizeof o, options, "millet_open_options", &e))
+        k.h = api_heap(&o, &e);
     if (k.h && !api_guard(k.h, open_tokenizer, &k, NULL, &e)) heap_drop(k.h);
     return api_done(error, &e) ? k.t : NULL;
 }

@@ -77,6 +77,7 @@ bool rt_check_inputs(const coreml_function *f, const rt_tensor *in, size_t n, er
         bool known = false;
         for (size_t k = 0; k < f->n_in; k++) known |= !strcmp(f->in[k].name, in[i].name);
         if (!known) return err_set(e, ERR_USAGE, "there is no input %s", in[i].name);
+        if (given(in[i].name, in, i)) return err_set(e, ERR_USAGE, "input %s is given twice", in[i].name);
     }
     for (size_t i = 0; i < f->n_in; i++) {
         const coreml_feature *d = &f->in[i];
