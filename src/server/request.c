@@ -158,6 +158,7 @@ bool request_completion(request *r, arena *a, const served_model *m, const void 
     *r = (request){.a = a,
                    .n = 1,
                    .max_new = -1,
+                   .budget = -1,
                    .default_new = COMPLETION_MAX_NEW,
                    .sampling = m->defaults,
                    .reuse = true,

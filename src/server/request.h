@@ -62,6 +62,7 @@ typedef struct {
     const json *tools; /* NULL: there are none */
     chat_calls calls;
     bool thinking, may_think; /* it begins with reasoning; it may */
+    int64_t budget;           /* tokens of reasoning; it is closed then. -1: as many as it takes */
 } request;
 
 /* body: JSON, of n bytes. r is filled with what lives in a, which the caller frees, also after an error. */

@@ -42,6 +42,9 @@ static bool take_thinking(fields *f, const json *v, api_error *e) {
     f->thinking = v->i ? CHAT_THINK_ON : CHAT_THINK_OFF;
     return true;
 }
+static bool take_budget(fields *f, const json *v, api_error *e) {
+    return fields_int(f->name, v, 0, INT32_MAX, &f->r->budget, e);
+}
 static bool take_effort(fields *f, const json *v, api_error *e) {
     static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     size_t i = 0, n = sizeof known / sizeof *known;
@@ -83,6 +86,7 @@ static const field chat_fields[] = {
     {"top_logprobs", IS_INT, take_top_logprobs, NULL},
     {"chat_template_kwargs", IS_OBJECT, take_template_options, NULL},
     {"enable_thinking", IS_BOOL, take_thinking, NULL},
+    {"thinking_budget", IS_INT, take_budget, NULL},
     {"reasoning_effort", IS_STRING, take_effort, NULL},
     {"modalities", IS_ARRAY, take_modalities, NULL},
     {"store", IS_BOOL, NULL, NULL},
@@ -339,6 +343,7 @@ bool request_chat(request *r, arena *a, const served_model *m, const void *body,
                    .chat = true,
                    .n = 1,
                    .max_new = -1,
+                   .budget = -1,
                    .default_new = INT32_MAX,
                    .sampling = m->defaults,
                    .reuse = true,

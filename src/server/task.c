@@ -175,6 +175,7 @@ void task_free(task *t) {
     if (t->reply) reply_free(t->reply);
     str_free(&t->content);
     str_free(&t->reasoning);
+    token_list_free(&t->close);
     for (size_t i = 0; i < t->n_call; i++) {
         str_free(&t->call[i].name);
         str_free(&t->call[i].arguments);
@@ -232,15 +233,29 @@ static void decode(task *t, int32_t id, bool last) {
         stopper_flush(&t->stop, &t->text);
 }
 
+/* Reasoning that has had its budget is closed: *id is the next of the ids that do so, -1 when there is none.
+ */
+static bool close_reasoning(task *t, const request *r, const served_model *m, int32_t *id, err *e) {
+    static const char end[] = "\n</think>\n\n";
+    bool spent = t->reply && r->budget >= 0 && reply_in_reasoning(t->reply) &&
+                 t->reasoning_tokens >= (uint64_t)r->budget;
+    if (spent && !t->close.n && !tokenizer_encode(m->m->text, end, sizeof end - 1, 0, &t->close, e))
+        return false;
+    *id = t->n_close < t->close.n ? t->close.ids[t->n_close++] : -1;
+    return true;
+}
+
 /* The next id by the row, among those that the constraint allows. */
-static bool pick(task *t, const request *r, const decoder_row *row, int32_t *id, err *e) {
+static bool pick(task *t, const request *r, const served_model *m, const decoder_row *row, int32_t *id,
+                 err *e) {
     sampler_row in = {row->score, row->id, row->n, row->largest + 1};
-    if (t->constraint) {
+    if (!close_reasoning(t, r, m, id, e)) return false;
+    if (t->constraint && *id < 0) {
         if (!matcher_mask(t->constraint, t->allowed, e)) return false;
         sampler_allow(t->s, t->allowed, matcher_limit(t->constraint));
         in.known = 0;
     }
-    if (!add_bias(t, r, &in, e) || (*id = sampler_pick(t->s, in, e)) < 0) return false;
+    if (*id < 0 && (!add_bias(t, r, &in, e) || (*id = sampler_pick(t->s, in, e)) < 0)) return false;
     sampler_accept(t->s, *id);
     return !t->constraint || matcher_accept(t->constraint, *id) ||
            err_set(e, ERR_MEMORY, "no memory to follow the constraint");
@@ -248,7 +263,7 @@ static bool pick(task *t, const request *r, const decoder_row *row, int32_t *id,
 
 bool task_take(task *t, const request *r, const served_model *m, const decoder_row *row, int32_t *id,
                err *e) {
-    if (!pick(t, r, row, id, e)) return false;
+    if (!pick(t, r, m, row, id, e)) return false;
     t->generated++;
     bool end =
         t->constraint ? matcher_ended(t->constraint) : stop_set_has(&m->m->stop, *id) && !r->ignore_eos;

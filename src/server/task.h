@@ -59,8 +59,10 @@ typedef struct task {
     size_t content_sent, reasoning_sent; /* in events */
     task_call *call;
     size_t n_call, cap_call, reasoning_tokens;
-    bool broken; /* the text ended inside of the last call; what is left of it is no content */
-    bool told;   /* the role, in an event */
+    bool broken;      /* the text ended inside of the last call; what is left of it is no content */
+    bool told;        /* the role, in an event */
+    token_list close; /* ids that end reasoning beyond its budget, once that is spent */
+    size_t n_close;   /* of them: generated */
     task_finish finish;
     bool begun, done;
 } task;

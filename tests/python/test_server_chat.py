@@ -150,6 +150,15 @@ def test_tools():
         thinking = {**ask, "max_tokens": 30, "extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}
         del thinking["tools"]
         same(c.chat.completions.create(**thinking, stream=True), c.chat.completions.create(**thinking))
+        # and ends where its budget does
+        for budget in (0, 7):
+            spent = {**thinking, "max_tokens": 40, "extra_body": {**thinking["extra_body"], "thinking_budget": budget}}
+            r = c.chat.completions.create(**spent)
+            message, _ = same(c.chat.completions.create(**spent, stream=True), r)
+            assert message["content"] and "think>" not in message["content"] + message["reasoning_content"]
+            assert budget <= r.usage.completion_tokens_details.reasoning_tokens <= budget + 12  # and what closes it
+            long = whole(c.chat.completions.create(**thinking))["reasoning_content"]
+            assert long.startswith(message["reasoning_content"].rstrip())
         for body, param in [({"tools": [{"type": "x"}]}, "tools[0]"), ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0]"),
                             ({"tools": TOOLS + TOOLS[:1]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
                             ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "z"}}}, "tool_choice"),
