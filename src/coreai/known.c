@@ -75,6 +75,7 @@ static void slice(ai_read *r, const ai_op *op) {
 
 static void concat(ai_read *r, const ai_op *op) {
     uint32_t n = 0;
+    if (op->n_in < 2) return;
     for (uint32_t i = 1; i < op->n_in; i++) {
         ints x = of(r, op, i);
         if (!x.any || op->in[i]->type->rank > 1) return;
@@ -126,35 +127,46 @@ static void broadcast(ai_read *r, const ai_op *op) {
     put(r, op, v, n);
 }
 
-static bool is(const ai_op *op, const char *name) {
-    return !strcmp(op->name, name);
+typedef void rule(ai_read *r, const ai_op *op);
+
+static void same(ai_read *r, const ai_op *op) {
+    ints x = of(r, op, 0);
+    if (x.any) put(r, op, x.v, x.n);
 }
+
+static void add(ai_read *r, const ai_op *op) {
+    arithmetic(r, op, '+');
+}
+
+static void subtract(ai_read *r, const ai_op *op) {
+    arithmetic(r, op, '-');
+}
+
+static void multiply(ai_read *r, const ai_op *op) {
+    arithmetic(r, op, '*');
+}
+
+static const struct {
+    const char *op;
+    rule *fn;
+    uint32_t n_in; /* 0: any number */
+} rules[] = {
+    {"primitive.get_shape_v2", shape, 1},  {"primitive.cast_v1", same, 1},
+    {"primitive.reshape_v1", same, 2},     {"primitive.reshape_v2", same, 2},
+    {"primitive.expand_dims_v1", same, 2}, {"primitive.shrink_dims_v1", same, 2},
+    {"primitive.slice_v1", slice, 4},      {"primitive.concat_v1", concat, 0},
+    {"primitive.gather_nd_v1", gather, 2}, {"primitive.broadcast_shapes_v1", broadcast, 2},
+    {"reduce_product_v1", product, 2},     {"primitive.add_v1", add, 2},
+    {"broadcasting_add_v1", add, 2},       {"primitive.sub_v1", subtract, 2},
+    {"broadcasting_sub_v1", subtract, 2},  {"primitive.mul_v1", multiply, 2},
+    {"broadcasting_mul_v1", multiply, 2},
+};
 
 void ai_propagate(ai_read *r, const ai_op *op) {
     if (op->n_out != 1 || op->out[0]->type->code != AI_TENSOR || op->out[0]->type->rank > 4) return;
     ir_dclass c = dtype_class((ir_dtype)op->out[0]->type->inner->dtype);
     if (c != DTC_INT && c != DTC_UINT) return;
-    if (is(op, "primitive.get_shape_v2"))
-        shape(r, op);
-    else if (is(op, "primitive.cast_v1") || is(op, "primitive.reshape_v2") ||
-             is(op, "primitive.reshape_v1") || is(op, "primitive.expand_dims_v1") ||
-             is(op, "primitive.shrink_dims_v1")) {
-        ints x = of(r, op, 0);
-        if (x.any) put(r, op, x.v, x.n);
-    } else if (is(op, "primitive.slice_v1"))
-        slice(r, op);
-    else if (is(op, "primitive.concat_v1"))
-        concat(r, op);
-    else if (is(op, "primitive.gather_nd_v1"))
-        gather(r, op);
-    else if (is(op, "primitive.broadcast_shapes_v1"))
-        broadcast(r, op);
-    else if (is(op, "reduce_product_v1"))
-        product(r, op);
-    else if (is(op, "primitive.add_v1") || is(op, "broadcasting_add_v1"))
-        arithmetic(r, op, '+');
-    else if (is(op, "primitive.sub_v1") || is(op, "broadcasting_sub_v1"))
-        arithmetic(r, op, '-');
-    else if (is(op, "primitive.mul_v1") || is(op, "broadcasting_mul_v1"))
-        arithmetic(r, op, '*');
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (!strcmp(rules[i].op, op->name) && (!rules[i].n_in || op->n_in == rules[i].n_in))
+            rules[i].fn(r, op);
 }

@@ -149,7 +149,7 @@ static void add_properties(printer *p, const ai_op *op) {
     ir_dtype d =
         op->n_out == 1 && op->out[0]->type->inner ? (ir_dtype)op->out[0]->type->inner->dtype : DT_NONE;
     const char *sep = " ";
-    if (!strcmp(op->name, "dataflow.invoke_v1")) {
+    if (!strcmp(op->name, "dataflow.invoke_v1") && op->prop) {
         str_addc(p->out, ' ');
         add_attr(p, op->prop[AI_INVOKE_CALLEE], d, 0);
         return;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "coreai/asset.h"
+#include "coreai/package.h"
 #include "coreai/print.h"
 #include "test.h"
 #include <unistd.h>
@@ -124,7 +125,16 @@ static void try(const uint8_t *data, size_t n, size_t at) {
     arena_free(a);
 }
 
-/* Every byte as several others, and every length: an error or another tree. */
+/* The same as a program. */
+static void try_program(const uint8_t *data, size_t n, size_t at) {
+    err e = {0};
+    coreml_package *p = coreai_open_memory(data, n, &(coreai_options){.capacity = 16}, &e);
+    if (!p != (e.code != ERR_NONE) || strchr(e.msg, '\n')) fail_msg("byte %zu: %s", at, e.msg);
+    if (p) coreml_verify(p->model, NULL, NULL, &e);
+    coreml_close(p);
+}
+
+/* Every byte as several others, and every length: an error, or another tree and program. */
 static void test_damage(void **state) {
     (void)state;
     static const char *const files[] = {"matmul_add.aimodel", "ops/f_state.aimodel", "ops/f_while.aimodel",
@@ -139,6 +149,7 @@ static void test_damage(void **state) {
             for (size_t f = 0; f < sizeof flips; f++) {
                 copy[i] = x->code.data[i] ^ flips[f];
                 try(copy, n, i);
+                if (f % 4 == i % 4) try_program(copy, n, i);
             }
             copy[i] = x->code.data[i];
         }
