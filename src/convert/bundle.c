@@ -7,15 +7,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PRODUCER "millet " MILLET_VERSION
-
 const char *job_asset_name(const job *j) {
     return arena_printf(j->a, "%s.aimodel", job_slug(j));
 }
 
 /* No date: the same checkpoint and options give the same bytes. */
 static bool write_asset_metadata(const char *path, err *e) {
-    static const char text[] = "{\"assetVersion\":\"2.0\",\"producer\":\"" PRODUCER "\"}\n";
+    static const char text[] = "{\"assetVersion\":\"2.0\",\"producer\":\"" ASSET_PRODUCER "\"}\n";
     return file_write(path, text, sizeof text - 1, e);
 }
 
@@ -35,7 +33,7 @@ bool job_build_asset(job *j, err *e) {
     job_package *p = &j->package[0];
     quant_report report = {0};
     if (!job_build_part(j, &p->part, &p->g, &report, e)) return false;
-    j->asset = ai_from_program(j->a, p->g.program, PRODUCER, e);
+    j->asset = ai_from_program(j->a, p->g.program, ASSET_PRODUCER, e);
     if (!j->asset) return err_where(e, "%s: the program that was built can't be written", p->name);
     p->weight_bytes = ai_tree_resources(j->asset);
     j->compressed = report;
@@ -44,14 +42,17 @@ bool job_build_asset(job *j, err *e) {
     return true;
 }
 
-bool job_write_asset(job *j, err *e) {
+bool asset_write(arena *a, const ai_tree *t, const char *dir, store_progress_fn *fn, void *ctx, err *e) {
     uint8_t digest[SHA256_BYTES];
+    return ai_tree_write(t, arena_printf(a, "%s/main.mlirb", dir), fn, ctx, digest, e) &&
+           file_write(arena_printf(a, "%s/main.hash", dir), digest, sizeof digest, e) &&
+           write_asset_metadata(arena_printf(a, "%s/metadata.json", dir), e);
+}
+
+bool job_write_asset(job *j, err *e) {
     const char *dir = job_staged(j, j->package[0].name);
     written w = {j, 0, e};
-    return file_make_dirs(dir, e) &&
-           ai_tree_write(j->asset, arena_printf(j->a, "%s/main.mlirb", dir), on_bytes, &w, digest, e) &&
-           file_write(arena_printf(j->a, "%s/main.hash", dir), digest, sizeof digest, e) &&
-           write_asset_metadata(arena_printf(j->a, "%s/metadata.json", dir), e);
+    return file_make_dirs(dir, e) && asset_write(j->a, j->asset, dir, on_bytes, &w, e);
 }
 
 /* What each state is: keys and values grow, the others have a fixed size. */
@@ -73,7 +74,7 @@ bool job_write_bundle_metadata(job *j, err *e) {
     const char *name = j->package[0].name;
     str_adds(&s, "{\"metadata_version\":\"0.2\",\"kind\":\"llm\",");
     record_string(&s, "name", job_printable(j->a, j->model_name, '?'));
-    str_adds(&s, ",\"producer\":\"" PRODUCER "\",\"assets\":{");
+    str_adds(&s, ",\"producer\":\"" ASSET_PRODUCER "\",\"assets\":{");
     record_string(&s, "main", name);
     str_adds(&s, "},\"language\":{");
     record_string(&s, "tokenizer", job_tokenizer_name(j));

@@ -45,6 +45,7 @@ static bool commit(job *j, err *e) {
 }
 
 bool convert_checkpoint(const char *dir, const char *out, const convert_options *o, str *summary, err *e) {
+    if (convert_is_program(dir)) return convert_program(dir, out, o, summary, e);
     job j = {.a = arena_new(), .o = o};
     build_progress p = {&j, e};
     bool ok = job_read_options(&j, e);

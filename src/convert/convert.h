@@ -7,6 +7,8 @@
  *
  * format coreai  <model>.aimodel, metadata.json, tokenizer/
  *
+ * What is a program already, an .mlpackage or .aimodel, becomes one of the other format at exactly OUT.
+ *
  * With into set, OUT is a directory below the given one whose name tells model and options, and the table
  * lies beside it, shared by all of the model's artifacts there. */
 #ifndef CONVERT_CONVERT_H

@@ -4,6 +4,8 @@
 #include "base/stage.h"
 #include "convert/convert.h"
 #include "convert/listing.h"
+#include "coreai/from_ir.h"
+#include "coreai/write.h"
 #include "coreml/embedding.h"
 #include "coreml/model.h"
 #include "models/models.h"
@@ -131,6 +133,9 @@ bool job_build_part(job *j, const models_part *part, models_graph *g, quant_repo
 void job_list_weights(job *j, const job_package *p);
 
 /* bundle.c: the same of format coreai. */
+#define ASSET_PRODUCER "millet " MILLET_VERSION
+/* The files of an asset in an existing directory. */
+bool asset_write(arena *a, const ai_tree *t, const char *dir, store_progress_fn *fn, void *ctx, err *e);
 const char *job_asset_name(const job *j);
 bool job_build_asset(job *j, err *e);
 bool job_write_asset(job *j, err *e);
@@ -167,6 +172,10 @@ bool job_write_variants(job *j, err *e);
 
 /* manifest.c: hashes what was written, removes what shall not stay, writes conversion_manifest.json. */
 bool job_write_manifest(job *j, err *e);
+
+/* import.c: whether path is a program in one of Apple's formats, which becomes one in the other. */
+bool convert_is_program(const char *path);
+bool convert_program(const char *from, const char *out, const convert_options *o, str *summary, err *e);
 
 /* record.c: members of both documents, as compact JSON. */
 void record_string(str *s, const char *key, const char *value); /* "key":"value", or null */

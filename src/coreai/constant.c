@@ -129,7 +129,8 @@ static const ir_const *as_floats(ai_read *r, const ai_attr *x, ir_type type, ir_
 static const ir_const *as_codes(ai_read *r, const ai_attr *x, ir_type type, ir_dtype d, uint64_t n) {
     unsigned bits = dtype_bits(d);
     if (stored_bits(x, d, n) == bits) {
-        if (8 % bits) { /* how these are packed nobody has seen */
+        if (bits ==
+            3) { /* how these are packed nobody has seen; 6 bits are a stream, as Apple's runtime reads it */
             ai_fail(r, ERR_UNSUPPORTED, "a resource of %s", dtype_name(d));
             return NULL;
         }

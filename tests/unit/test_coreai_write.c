@@ -3,10 +3,12 @@
  * tests/python/coreai_runtime.py. */
 #define _GNU_SOURCE
 #include "base/file.h"
+#include "base/num.h"
 #include "convert/convert.h"
 #include "coreai/asset.h"
 #include "coreai/print.h"
 #include "coreai/write.h"
+#include "runtime/session.h"
 #include "test.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -193,6 +195,71 @@ static void test_bundles(void **state) {
     }
 }
 
+/* Three steps of a package's only function, on made-up hidden states: its last output, n numbers. */
+static void three_steps(const char *path, float *to, size_t n) {
+    err e = {0};
+    rt_model *m = rt_model_open(path, &e);
+    if (!m) fail_msg("%s", e.msg);
+    rt_session *s = rt_session_new(m, RT_FAST, &e);
+    assert_non_null(s);
+    static float hidden[256];
+    for (int32_t at = 0; at < 3; at++) {
+        for (int i = 0; i < 256; i++) hidden[i] = (float)((i * 37 + at * 11) % 41 - 20) / 32;
+        uint16_t half[256];
+        for (int i = 0; i < 256; i++) half[i] = num_f32_f16(hidden[i]);
+        rt_tensor in[2] = {{"hidden", IR_TYPE(DT_FP16, 1, 1, 256), half},
+                           {"current_pos", IR_TYPE(DT_INT32, 1), &at}},
+                  out[1];
+        rt_call call = {.in = in, .n_in = 2, .out = out};
+        if (!rt_run(s, &call, &e)) fail_msg("%s", e.msg);
+        assert_int_equal(ir_type_count(&out[0].type), n);
+        memcpy(to, out[0].data, n * sizeof *to);
+    }
+    rt_session_free(s);
+    rt_model_close(m);
+}
+
+/* A package as an asset and as a package again: op by op the same, so the same numbers but for the order of
+ * sums. */
+static void test_import(void **state) {
+    (void)state;
+    char dir[300], package[100], asset[100], again[100];
+    static float was[4096], is[4096], back[4096];
+    err e = {0};
+    convert_options o = {.preset = "chunks", .context = 64, .top_k = -1},
+                    to = {.format = "coreai", .top_k = -1}, from = {.top_k = -1};
+    snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5",
+             getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
+    snprintf(package, sizeof package, "%s/chunks/model.mlpackage", scratch);
+    snprintf(asset, sizeof asset, "%s/x.aimodel", scratch);
+    snprintf(again, sizeof again, "%s/again.mlpackage", scratch);
+    if (!convert_checkpoint(dir, in_scratch("chunks"), &o, NULL, &e) ||
+        !convert_checkpoint(package, asset, &to, NULL, &e) ||
+        !convert_checkpoint(asset, again, &from, NULL, &e))
+        fail_msg("%s", e.msg);
+    three_steps(package, was, 4096);
+    three_steps(asset, is, 4096);
+    three_steps(again, back, 4096);
+    for (int i = 0; i < 4096; i++) {
+        assert_float_equal(is[i], was[i], 2e-3); /* fp16 states, logits near 16 */
+        assert_float_equal(back[i], was[i], 2e-3);
+    }
+    assert_false(convert_checkpoint(package, asset, &to, NULL, &e)); /* exists */
+    e = (err){0};
+    assert_false(convert_checkpoint(package, in_scratch("x"), &from, NULL, &e));
+    assert_non_null(strstr(e.msg, "is of format coreml already"));
+    e = (err){0};
+    to.quantize = "lut6";
+    assert_false(convert_checkpoint(package, in_scratch("x"), &to, NULL, &e));
+    assert_non_null(strstr(e.msg, "quantize is for checkpoints"));
+    e = (err){0};
+    to.quantize = NULL;
+    assert_false(convert_checkpoint(test_case_path("coreml/op_control_flow.mlpackage"), in_scratch("x"), &to,
+                                    NULL, &e));
+    assert_non_null(strstr(e.msg, "op while_loop y: it has no counterpart in Core AI"));
+    assert_false(file_exists(in_scratch("x")));
+}
+
 static void test_refused_options(void **state) {
     (void)state;
     static const struct {
@@ -234,7 +301,7 @@ static int leave(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_bundles),
+                                       cmocka_unit_test(test_bundles), cmocka_unit_test(test_import),
                                        cmocka_unit_test(test_refused_options)};
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -1,0 +1,106 @@
+/* From one of Apple's formats to the other, op by op: X.mlpackage to X.aimodel and back. */
+#include "base/file.h"
+#include "convert/job.h"
+#include "coreai/package.h"
+#include <inttypes.h>
+#include <string.h>
+
+static bool holds_manifest(const char *path) {
+    arena *a = arena_new();
+    bool yes = file_exists(arena_printf(a, "%s/Manifest.json", path));
+    arena_free(a);
+    return yes;
+}
+
+bool convert_is_program(const char *path) {
+    return file_is_dir(path) && (ai_asset_is(path) || holds_manifest(path));
+}
+
+/* Options that say how a checkpoint becomes a program. */
+static bool refuse_options(const convert_options *o, err *e) {
+    const struct {
+        const char *option;
+        bool given;
+    } rows[] = {{"preset", o->preset != NULL},
+                {"state", o->state != NULL},
+                {"context", o->context != 0},
+                {"top-k", o->top_k > 0},
+                {"prefill", o->prefill != NULL},
+                {"chunks", o->chunks != NULL},
+                {"kv", o->kv != NULL},
+                {"table", o->table != NULL},
+                {"quantize", o->quantize != NULL},
+                {"recipe", o->recipe != NULL},
+                {"variants", o->variants != NULL},
+                {"precision-plan", o->precision_plan != NULL},
+                {"into", o->into},
+                {"share-weights", o->share_weights != NULL},
+                {"report", o->report != NULL},
+                {"source-dtype", o->source_dtype != NULL},
+                {"tokenizer", o->tokenizer != NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given)
+            return err_set(e, ERR_USAGE, "%s is for checkpoints, not for programs in one of Apple's formats",
+                           rows[i].option);
+    return true;
+}
+
+typedef struct {
+    const convert_options *o;
+    uint64_t done, total;
+} progress;
+
+static bool on_bytes(void *ctx, uint64_t bytes) {
+    progress *p = ctx;
+    p->done += bytes;
+    return !p->o->progress ||
+           p->o->progress(p->o->ctx, "", p->done < p->total ? p->done : p->total, p->total, 0, 1);
+}
+
+static bool on_weights(void *ctx, uint64_t done, uint64_t total) {
+    progress *p = ctx;
+    return !p->o->progress || p->o->progress(p->o->ctx, "", done, total, 0, 1);
+}
+
+static bool write_asset(arena *a, const coreml_package *p, const char *dir, const convert_options *o,
+                        err *e) {
+    if (!p->model->program)
+        return err_set(e, ERR_UNSUPPORTED, "a pipeline of several models has no counterpart in Core AI");
+    const ai_tree *t = ai_from_program(a, p->model->program, ASSET_PRODUCER, e);
+    progress done = {o, 0, t ? ai_tree_resources(t) : 0};
+    return t && asset_write(a, t, dir, on_bytes, &done, e);
+}
+
+static bool write_package(const coreml_package *p, const char *dir, const convert_options *o, err *e) {
+    progress done = {o, 0, 0};
+    coreml_model m = *p->model;
+    m.spec = 9;
+    for (size_t i = 0; i < m.program->n_func; i++) m.program->func[i]->spec = 9;
+    return coreml_verify(&m, NULL, NULL, e) &&
+           coreml_write(dir, &m, &(coreml_write_options){.progress = on_weights, .ctx = &done}, e);
+}
+
+bool convert_program(const char *from, const char *out, const convert_options *o, str *summary, err *e) {
+    bool asset = ai_asset_is(from), to_asset = o->format && !strcmp(o->format, "coreai");
+    if (!refuse_options(o, e)) return false;
+    if (asset == to_asset)
+        return err_set(e, ERR_USAGE, "%s: is of format %s already", from, asset ? "coreai" : "coreml");
+    if (file_exists(out) && !convert_is_program(out))
+        return err_set(e, ERR_USAGE, "%s: holds other things than a program; it is not overwritten", out);
+    coreml_package *p = asset ? coreai_open(from, NULL, e) : coreml_open(from, e);
+    if (!p) return false;
+    arena *a = arena_new();
+    stage *s = stage_begin(out, o->overwrite, e);
+    bool ok =
+        s && (to_asset ? write_asset(a, p, stage_path(s), o, e) : write_package(p, stage_path(s), o, e));
+    if (ok)
+        ok = stage_commit(s, e);
+    else
+        stage_abort(s);
+    if (!ok) err_where(e, "%s", from);
+    if (ok && summary)
+        str_printf(summary, "%s: %s, from %s\n", out, to_asset ? "Core AI asset" : "Core ML package", from);
+    arena_free(a);
+    coreml_close(p);
+    return ok;
+}
