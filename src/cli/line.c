@@ -170,8 +170,8 @@ static void open_editor(line_reader *r) {
     el_set(r->el, EL_SIGNAL, 0);
     el_set(r->el, EL_PROMPT_ESC, prompt_of, '\1');
     el_wset(r->el, EL_GETCFN, next_char);
-    el_set(r->el, EL_ADDFN, "millet-newline", "begin a line", new_line);
-    el_set(r->el, EL_ADDFN, "millet-paste", "insert what is pasted", paste);
+    el_wset(r->el, EL_ADDFN, L"millet-newline", L"begin a line", new_line); /* el_set() leaks the words */
+    el_wset(r->el, EL_ADDFN, L"millet-paste", L"insert what is pasted", paste);
     el_set(r->el, EL_BIND, "\033\n", "millet-newline", NULL);
     el_set(r->el, EL_BIND, "\033\r", "millet-newline", NULL);
     el_set(r->el, EL_BIND, PASTE_BEGIN, "millet-paste", NULL);
