@@ -62,11 +62,30 @@ static const ir_value *origin(const ir_value *v) {
     return v;
 }
 
+/* The op of the body that makes v. */
+static uint32_t index_of(const lower *l, const ir_op *op) {
+    uint32_t i = 0;
+    while (i < l->f->body.n_op && l->f->body.op[i] != op) i++;
+    return i;
+}
+
+/* v is what is written, or is changed by updates one after the other that end in that; it is not looked at
+ * behind the first of them, whose index is *until then (PLAN_NEVER: there is none). */
+static bool becomes(const lower *l, const ir_value *v, const ir_value *written, uint32_t *until) {
+    *until = PLAN_NEVER;
+    for (written = origin(written); written != v; written = origin(ir_in(written->def, A_x))) {
+        if (!written->def || written->def->code != OP_slice_update) return false;
+        *until = index_of(l, written->def);
+    }
+    return *until == PLAN_NEVER || l->last[v->id] <= *until;
+}
+
 bool lower_state_passes(lower *l, const place *x, const ir_value *v) {
     if (x->space != SPACE_STATE || !whole_state(x, x->buffer)) return false;
     uint32_t index = x->buffer, write = next_write(l, l->f->in[index], l->index);
     const ir_value *s = l->f->in[index];
-    if (write >= l->f->body.n_op || origin(ir_in(l->f->body.op[write], A_data)) != v) return false;
+    uint32_t until;
+    if (write >= l->f->body.n_op || !becomes(l, v, ir_in(l->f->body.op[write], A_data), &until)) return false;
     if (l->state_until[index] > l->index) return false;
     for (size_t i = l->index + 1; i < write; i++) /* would have to see the old content */
         if (l->f->body.op[i]->code == OP_read_state && ir_in(l->f->body.op[i], A_input) == s) return false;

@@ -135,12 +135,43 @@ static void roundings(void **state) {
     }
 }
 
+/* A state that is read once, updated part by part and written once; each part is looked at in between. late:
+ * an old one behind the next update, which must not have changed it. */
+static void updates_in_a_row(void **state) {
+    (void)state;
+    for (int late = 0; late < 3; late++) {
+        graph *g = begin_coreai(20);
+        ir_builder *b = &g->b;
+        ir_value *s = b_state(b, "s", IR_TYPE(DT_FP16, 3, 4, 8)),
+                 *x = b_input(b, "x", IR_TYPE(DT_FP16, 1, 2, 8)),
+                 *at = b_input(b, "at", IR_TYPE(DT_INT32, 1));
+        ir_value *v = b_op(b, OP_read_state, NULL, A_input, s, A_NONE), *old = v;
+        at = b_op(b, OP_minimum, NULL, A_x, at, A_y, B_INTS(b, 2), A_NONE);
+        for (int layer = 0; layer < 3; layer++) {
+            ir_value *begin_at = list(g, (ir_value *[]){B_INTS(b, layer), at, B_INTS(b, 0)}, 3),
+                     *end_at = list(
+                         g,
+                         (ir_value *[]){B_INTS(b, layer + 1), two(g, OP_add, at, B_INTS(b, 2)), B_INTS(b, 8)},
+                         3);
+            ir_value *next =
+                b_op(b, OP_slice_update, NULL, A_x, v, A_update, x, A_begin, begin_at, A_end, end_at, A_NONE);
+            if (layer == late) old = v;
+            v = next;
+            ir_value *seen = b_op(b, OP_slice_by_index, NULL, A_x, v, A_begin, B_INTS(b, layer, 0, 0), A_end,
+                                  B_INTS(b, layer + 1, 2, 8), A_NONE);
+            x = two(g, OP_add, one(g, OP_tanh, seen), x);
+        }
+        b_output(b, x);
+        if (late) b_output(b, one(g, OP_exp, old));
+        write_state(g, s, v);
+        check(g, OP_NONE, false, "updates in a row");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seen_positions),
-        cmocka_unit_test(causal_formula),
-        cmocka_unit_test(repeats),
-        cmocka_unit_test(roundings),
+        cmocka_unit_test(seen_positions), cmocka_unit_test(causal_formula),   cmocka_unit_test(repeats),
+        cmocka_unit_test(roundings),      cmocka_unit_test(updates_in_a_row),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
