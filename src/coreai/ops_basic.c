@@ -151,20 +151,27 @@ bool ai_op_matmul(ai_read *r, ir_opcode code) {
     return ai_result(r, b_op(&r->b, code, NULL, A_x, x, A_y, ai_in(r, 1), A_NONE));
 }
 
-/* Of rows: a convolution along one axis. */
-static bool conv_rows(ai_read *r, ir_value *x, ir_value *w, const int64_t *stride, const int64_t *dilation,
-                      int64_t groups) {
+/* The constant that a weight is in another shape; NULL: it is none. */
+static const ir_const *plain_weight(const ir_value *w) {
+    while (w && !w->konst && w->def && w->def->code == OP_reshape) w = ir_in(w->def, A_x);
+    return w ? w->konst : NULL;
+}
+
+/* Of rows: a convolution along one axis. What is as it is when absent is left out. */
+static bool conv_rows(ai_read *r, ir_value *x, const ir_value *w, const int64_t *stride,
+                      const int64_t *dilation, int64_t groups) {
     ir_builder *b = &r->b;
     ir_type xt = x->type, wt = w->type, yt;
     xt.rank = wt.rank = 3;
     xt.dim[2] = x->type.dim[3], wt.dim[2] = w->type.dim[3];
     ir_value *flat = ai_reshaped(r, x, &xt);
     ir_const *c = ARENA_NEW(r->a, ir_const);
-    *c = *w->konst;
+    *c = *plain_weight(w);
     c->type = wt;
     ir_value *y = b_op(b, OP_conv, NULL, A_x, flat, A_weight, b_const(b, NULL, c), A_strides,
-                       B_INTS(b, (int32_t)stride[1]), A_pad_type, b_text(b, "valid"), A_dilations,
-                       B_INTS(b, (int32_t)dilation[1]), A_groups, b_i32(b, (int32_t)groups), A_NONE);
+                       stride[1] == 1 ? NULL : B_INTS(b, (int32_t)stride[1]), A_dilations,
+                       dilation[1] == 1 ? NULL : B_INTS(b, (int32_t)dilation[1]), A_groups,
+                       b_i32(b, (int32_t)groups), A_NONE);
     yt = y->type;
     yt.rank = 4;
     yt.dim[3] = y->type.dim[2], yt.dim[2] = 1;
@@ -182,7 +189,7 @@ bool ai_op_conv2d(ai_read *r, ir_opcode code) {
     ir_value *x = ai_in(r, 0), *w = ai_in(r, 1);
     if (n != 2 || m != 2 || x->type.rank != 4 || w->type.rank != 4)
         return ai_fail(r, ERR_FORMAT, "expected two strides, two dilations and tensors of rank 4");
-    if (x->type.dim[2] == 1 && w->type.dim[2] == 1 && w->konst)
+    if (x->type.dim[2] == 1 && w->type.dim[2] == 1 && plain_weight(w))
         return conv_rows(r, x, w, stride, dilation, groups);
     return ai_result(r, b_op(b, code, NULL, A_x, x, A_weight, w, A_strides, ai_list(r, 2), A_pad_type,
                              b_text(b, "valid"), A_dilations, ai_list(r, 3), A_groups,
