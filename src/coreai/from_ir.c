@@ -216,7 +216,7 @@ static const ai_value *lower_linear(lower *l, const ir_op *op) {
     const ai_value *x = in(l, op, A_x), *w = in(l, op, A_weight), *bias = in(l, op, A_bias);
     const ai_type *out = out_type(l, op);
     if (!x || !w) return NULL;
-    const ai_value *y = ai_matmul(l->s, out, as(l, x, out), swap_last(l, as(l, w, out)));
+    const ai_value *y = ai_matmul(l->s, out, as(l, x, out), as(l, swap_last(l, w), out));
     return bias ? ai_broadcasting(l->s, "add", out, y, bias) : y;
 }
 
@@ -262,10 +262,24 @@ static const ai_value *lower_reduce(lower *l, const ir_op *op) {
     return number(l, op, A_keep_dims, 0) ? y : ai_reshape(l->s, out_type(l, op), y);
 }
 
+/* [o,c,k] as [o,c,1,k]; a constant in that shape from the start. */
+static const ai_value *row_of_taps(lower *l, const ir_value *v) {
+    const int64_t *k = v->type.dim, dim[4] = {k[0], k[1], 1, k[2]};
+    ir_dtype d = (ir_dtype)v->type.dtype;
+    if (!v->konst) {
+        const ai_value *w = use(l, v);
+        return w ? ai_reshape(l->s, ai_make_tensor(l->m, d, 4, dim), w) : NULL;
+    }
+    ir_const *c = ARENA_NEW(l->m->a, ir_const);
+    *c = *v->konst;
+    c->type = ir_tensor(d, 4, dim);
+    return constant(l, c);
+}
+
 /* Depthwise or other, over one axis: [n,c,w] as [n,c,1,w]. */
 static const ai_value *lower_conv(lower *l, const ir_op *op) {
-    const ai_value *x = in(l, op, A_x), *w = in(l, op, A_weight), *bias = in(l, op, A_bias);
-    if (!x || !w) return NULL;
+    const ai_value *x = in(l, op, A_x), *bias = in(l, op, A_bias);
+    if (!x) return NULL;
     size_t n_stride = 0, n_pad = 0;
     const int64_t *stride = ints(l, op, A_strides, &n_stride), *pad = ints(l, op, A_pad, &n_pad);
     bool plain = x->type->rank == 3 && !bias && (!stride || stride[0] == 1);
@@ -273,12 +287,11 @@ static const ai_value *lower_conv(lower *l, const ir_op *op) {
     if (!plain)
         return refuse(l, op,
                       "only convolutions over one axis, without bias, stride and padding, are written");
-    const ai_type *t = x->type, *k = w->type, *out = out_type(l, op);
+    const ai_type *t = x->type, *out = out_type(l, op);
     ir_dtype d = (ir_dtype)t->inner->dtype;
     const ai_value *wide =
         ai_reshape(l->s, ai_make_tensor(l->m, d, 4, (int64_t[]){t->dim[0], t->dim[1], 1, t->dim[2]}), x);
-    const ai_value *taps =
-        ai_reshape(l->s, ai_make_tensor(l->m, d, 4, (int64_t[]){k->dim[0], k->dim[1], 1, k->dim[2]}), w);
+    const ai_value *taps = row_of_taps(l, ir_in(op, A_weight));
     const ai_value *one = ai_scope_ints(l->s, DT_UINT32, (int64_t[]){1, 1}, 2);
     uint32_t groups = (uint32_t)number(l, op, A_groups, 1);
     const ai_value *y =

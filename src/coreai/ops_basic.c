@@ -86,6 +86,14 @@ bool ai_op_softmax(ai_read *r, ir_opcode code) {
 bool ai_op_cast(ai_read *r, ir_opcode code) {
     ir_type to;
     if (!ai_expect(r, 1, 1) || !ai_to_ir(r, r->op->out[0]->type, &to)) return false;
+    const ai_lowered *from = &r->at[r->op->in[0]->id];
+    if (from->turned && !from->widened && to.dtype == DT_FP32 &&
+        ai_value_of(r, from->turned)->type.dtype == DT_FP16) {
+        ai_lowered *wide = &r->at[r->op->out[0]->id];
+        wide->turned = from->turned; /* a product takes fp16 weights as they are */
+        wide->widened = true;
+        return true;
+    }
     ir_value *x = ai_in(r, 0);
     if (x->type.dtype == to.dtype) return ai_result(r, x);
     return ai_result(
@@ -142,10 +150,11 @@ bool ai_is_weight(const ir_value *v) {
 bool ai_op_matmul(ai_read *r, ir_opcode code) {
     if (!ai_expect(r, 2, 1)) return false;
     ir_value *x = ai_in(r, 0);
-    const ai_value *turned = r->at[r->op->in[1]->id].turned;
+    const ai_lowered *second = &r->at[r->op->in[1]->id];
+    const ai_value *turned = second->turned;
     if (turned && x->type.rank >= 1) {
         ir_value *w = ai_value_of(r, turned);
-        if (w->type.dtype == x->type.dtype)
+        if (w->type.dtype == x->type.dtype || (second->widened && x->type.dtype == DT_FP32))
             return ai_result(r, b_op(&r->b, OP_linear, NULL, A_x, x, A_weight, w, A_NONE));
     }
     return ai_result(r, b_op(&r->b, code, NULL, A_x, x, A_y, ai_in(r, 1), A_NONE));

@@ -94,7 +94,8 @@ ir_value *ai_value_of(ai_read *r, const ai_value *v) {
     if (l->v) return l->v;
     if (l->turned) {
         ir_value *x = ai_value_of(r, l->turned);
-        return b_op(&r->b, OP_transpose, NULL, A_x, x, A_perm, B_INTS(&r->b, 1, 0), A_NONE);
+        x = b_op(&r->b, OP_transpose, NULL, A_x, x, A_perm, B_INTS(&r->b, 1, 0), A_NONE);
+        return l->widened ? b_op(&r->b, OP_cast, NULL, A_x, x, A_dtype, b_text(&r->b, "fp32"), A_NONE) : x;
     }
     if (l->konst && !l->known)
         return constant_value(r, l); /* a constant op at each use: there is one constant */

@@ -20,6 +20,7 @@ typedef struct {
     uint32_t n_known;
     ir_value *state;        /* a handle: the state */
     const ai_value *turned; /* the transpose of this constant matrix */
+    bool widened;           /* of its fp16 numbers as fp32 */
     const ai_value *spread; /* this, repeated along axes where its size is 1 */
 } ai_lowered;
 
