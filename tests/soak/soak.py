@@ -158,8 +158,9 @@ class Load:
     def plain(self, r, c=None):
         i = r.randrange(len(self.jobs))
         own = c or self.server.connection()
+        start = time.monotonic()
         response = send(own, *self.jobs[i])
-        own.answered = time.monotonic()
+        own.asked = start
         if not self.busy(response, r):
             self.whole(i, response)
         if not c:
@@ -177,14 +178,14 @@ class Load:
     def kept(self, r):
         """Several on one connection."""
         c = self.server.connection()
-        c.answered = time.monotonic()
+        c.asked = time.monotonic()
         for _ in range(r.randrange(2, 5)):
             try:
                 self.plain(r, c)
             except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
-                if time.monotonic() - c.answered < RECEIVE - 1:
+                if time.monotonic() - c.asked < RECEIVE:
                     raise
-                c.close()  # the server ended it, as it should
+                c.close()  # the server, which may have answered long before that was read here, ended it, as it should
                 self.note("connection kept for too long")
         c.close()
         self.note("connection kept")
