@@ -84,15 +84,19 @@ static void release(block *b, const heap_hooks *hooks) {
 
 /* ---- heaps ---- */
 
+/* Relaxed: figures that nothing hangs on, which should order nothing either, or the thread sanitizer would
+ * take for ordered what is not. */
 static void count(heap *h, size_t size) {
+    const memory_order any = memory_order_relaxed;
     for (; h; h = h->parent) {
-        size_t now = atomic_fetch_add(&h->bytes, size) + size, peak = atomic_load(&h->peak);
-        while (now > peak && !atomic_compare_exchange_weak(&h->peak, &peak, now)) continue;
+        size_t now = atomic_fetch_add_explicit(&h->bytes, size, any) + size;
+        size_t peak = atomic_load_explicit(&h->peak, any);
+        while (now > peak && !atomic_compare_exchange_weak_explicit(&h->peak, &peak, now, any, any)) continue;
     }
 }
 
 static void uncount(heap *h, size_t size) {
-    for (; h; h = h->parent) atomic_fetch_sub(&h->bytes, size);
+    for (; h; h = h->parent) atomic_fetch_sub_explicit(&h->bytes, size, memory_order_relaxed);
 }
 
 heap *heap_new(heap *parent, const heap_hooks *hooks) {
