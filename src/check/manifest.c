@@ -131,6 +131,11 @@ bool check_manifest_run(check_manifest *r, arena *a, const char *dir, const char
         return err_set(e, ERR_IO,
                        "%s: expected a directory of millet convert, with " METADATA " or " MANIFEST, dir);
     if (!(v.j = json_object_file(a, path, e))) return false;
+    if (json_get(v.j, "metadata_version"))
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "%s: a Core AI bundle has no digests but its asset's: `millet inspect --verify` checks that",
+            path);
     if (strcmp(json_str(v.j, "format", ""), "millet"))
         return err_set(e, ERR_FORMAT, "%s: \"format\" is not \"millet\"", path);
     int64_t version = json_int(v.j, "format_version", 0);

@@ -21,7 +21,10 @@ lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, 
     check_phase(w, "reference", 0);
     int64_t context = artifact->form.context;
     bool chunks = artifact->form.form == CONTRACT_CHUNKS;
-    const convert_options o = {.preset = chunks ? "chunks" : "single",
+    bool coreai = rt_model_coreml(artifact->model[0])->spec == IR_SPEC_COREAI; /* any form serves */
+    const convert_options o = {.preset = coreai   ? NULL
+                                         : chunks ? "chunks"
+                                                  : "single",
                                .chunks = chunks ? "1" : NULL,
                                .max_file_size = chunks ? ANY_SIZE : 0,
                                .precision = "float32",

@@ -87,7 +87,9 @@ bool convert_program(const char *from, const char *out, const convert_options *o
         return err_set(e, ERR_USAGE, "%s: is of format %s already", from, asset ? "coreai" : "coreml");
     if (file_exists(out) && !convert_is_program(out))
         return err_set(e, ERR_USAGE, "%s: holds other things than a program; it is not overwritten", out);
-    coreml_package *p = asset ? coreai_open(from, NULL, e) : coreml_open(from, e);
+    /* composites as what they are made of: Core ML has no names for them */
+    const coreai_options spelled = {.decompose = true};
+    coreml_package *p = asset ? coreai_open(from, &spelled, e) : coreml_open(from, e);
     if (!p) return false;
     arena *a = arena_new();
     stage *s = stage_begin(out, o->overwrite, e);

@@ -87,7 +87,8 @@ prefix_figures prefix_figures_of(const prefix_cache *c);
 /* ---- on disk: prefix_file.c ---- */
 
 /* Writes where d stands: ids, states (of caches the rows of the ids), the points kept on the way (the last
- * few), and a note of the caller's. The file is put in place whole or not at all. */
+ * few), and a note of the caller's. The file is put in place whole or not at all; one that exists and was not
+ * saved so is ERR_USAGE. */
 bool prefix_save(prefix_cache *c, decoder *d, const char *path, const void *note, size_t n_note, err *e);
 /* Puts d where the file says, without feeding anything; note: appended to. Errors (d is as new then, or as
  * it was when the file was refused before anything moved): the file is of another artifact (ERR_INVALID), of

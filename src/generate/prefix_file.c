@@ -10,13 +10,17 @@
  *     SHA-256 of all before, 64 hexadecimal digits
  *
  * Which states there are follows from the artifact, whose identity must be the one in the header. */
+#define _GNU_SOURCE
 #include "base/file.h"
 #include "base/sha256.h"
 #include "generate/prefix_parts.h"
 #include "ir/print.h"
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MAGIC      "mlprefix"
 #define VERSION    1
@@ -152,6 +156,19 @@ static void put_states(output *o, const prefix_cache *c, decoder *d, size_t n) {
     }
 }
 
+/* What would be replaced: nothing, a file that was saved so, or no file at all (a pipe, a device). */
+static bool may_replace(const char *path, err *e) {
+    struct stat st;
+    char magic[sizeof((header *)0)->magic];
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || !st.st_size) return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ours = fd >= 0 && read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
+                !memcmp(magic, MAGIC, sizeof magic);
+    if (fd >= 0) close(fd);
+    return ours ||
+           err_set(e, ERR_USAGE, "%s: exists, and is no saved conversation; it is not overwritten", path);
+}
+
 bool prefix_save(prefix_cache *c, decoder *d, const char *path, const void *note, size_t n_note, err *e) {
     const prefix_point *p[MAX_POINTS + 1];
     size_t n = (size_t)decoder_position(d);
@@ -159,7 +176,7 @@ bool prefix_save(prefix_cache *c, decoder *d, const char *path, const void *note
     if (!decoder_intact(d))
         return err_set(e, ERR_USAGE, "%s: the states are of no use, nothing is saved", path);
     header h = {.version = VERSION, .n_note = n_note, .n_ids = n, .n_point = (uint32_t)points_in(c, d, p)};
-    if (!prefix_identity(c->m, hex, e)) return false;
+    if (!may_replace(path, e) || !prefix_identity(c->m, hex, e)) return false;
     memcpy(h.magic, MAGIC, sizeof h.magic);
     memcpy(h.identity, hex, sizeof h.identity);
     if (!size_of(c, &h, &h.size)) return err_set(e, ERR_LIMIT, "%s: too large", path);

@@ -58,6 +58,9 @@ talk "What then?\n" --template chatml --load "$work/kept" && [ -s "$work/out" ] 
 head -c 5000 "$work/kept" >"$work/cut"
 expect 1 "cut: .* cut short or damaged" "$millet" chat "$demo" --load "$work/cut"
 talk "/save $work/no/where\n" && fail 'a place that can not be written'
+echo 'my notes' >"$work/notes"
+talk "/save $work/notes\n" && fail 'a file of another kind is overwritten'
+grep -q 'is no saved conversation' "$work/err" && [ "$(cat "$work/notes")" = 'my notes' ] || fail "notes: $(cat "$work/err")"
 
 # The context: a clear message, or the oldest turns go.
 "$millet" convert "$MILLET_SOURCE/models/tiny-qwen3.5" -o "$work/short" --context 128 --quiet || fail convert

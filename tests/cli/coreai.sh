@@ -42,3 +42,13 @@ expect 1 'main.mlirb: byte [0-9]+: malformed section' "$millet" run "$work/bundl
 sed -i 's/"0.2"/"0.9"/' "$work/bundle/metadata.json"
 expect 1 'metadata_version 0.9; 0.2 is known' "$millet" run "$work/bundle" --prompt a
 finish
+
+# Our own: gated like a package, and back to a package.
+model=$MILLET_SOURCE/models/tiny-qwen3.5
+expect 0 '' "$millet" convert "$model" -o "$work/bundle" --format coreai --quantize int8lin -q
+expect 0 '' "$millet" check "$work/bundle" --against "$model" --only structure,ids,scores --budget 16
+shows '^passed'
+expect 1 'inspect --verify' "$millet" verify-manifest "$work/bundle"
+expect 0 '' "$millet" inspect "$work/bundle" --verify
+expect 0 '' "$millet" convert "$work/bundle/tiny-qwen3.5.aimodel" -o "$work/back.mlpackage" -q
+expect 0 '' "$millet" inspect "$work/back.mlpackage" --verify
