@@ -557,7 +557,7 @@ static void on_the_command_line(void **state) {
          "  functions decode (1 token), prefill_4 (4 tokens), prefill_8 (8 tokens)\n  width 8, vocabulary 7, "
          "context 22\n");
     says(RUN_CLI(outside, "inspect", work, "--json"), 0,
-         "{\"set\":{\"functions\":[{\"name\":\"decode\",\"tokens\":1},");
+         "{\"set\":{\"contract\":\"chunks\",\"functions\":[{\"name\":\"decode\",\"tokens\":1},");
     says(RUN_CLI(outside, "inspect", work, "--verify"), 0, "every rule is kept\n");
     says(RUN_CLI(outside, "inspect", work, "--ops"), 0, "// package chunk_2_of_2.mlpackage\n");
     says(RUN_CLI(outside, "predict", work, "-i", file, "-o", file), 1,
