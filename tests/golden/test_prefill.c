@@ -492,9 +492,12 @@ static rt_model *delta_model(const ir_type *type) {
     err e = {0};
     arena *a = arena_new();
     ir_program *p = ir_program_new(a);
-    const models_options o = {.preset = PRESET_CHUNKS};
-    graph g = {
-        .b = ir_build(p, "main", 9, &e), .a = a, .o = &o, .layer = -1, .tokens = (int32_t)type[0].dim[2]};
+    const models_options chunks = {.preset = PRESET_CHUNKS};
+    graph g = {.b = ir_build(p, "main", 9, &e),
+               .a = a,
+               .o = &chunks,
+               .layer = -1,
+               .tokens = (int32_t)type[0].dim[2]};
     g.type.core = DT_FP32;
     ir_value *in[DELTA_INPUTS];
     for (int i = 0; i < DELTA_INPUTS; i++) in[i] = b_input(&g.b, names[i], type[i]);
