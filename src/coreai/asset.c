@@ -27,7 +27,7 @@ static bool check_metadata(ai_asset *x, err *e) {
 }
 
 /* What the bundle around it says, if there is one. */
-static void read_bundle(ai_asset *x) {
+static bool read_bundle(ai_asset *x, err *e) {
     const char *slash = strrchr(x->path, '/'), *name = slash ? slash + 1 : x->path;
     const char *dir = !slash             ? "."
                       : slash == x->path ? ""
@@ -36,9 +36,12 @@ static void read_bundle(ai_asset *x) {
     err ignored = {0};
     const json *j = file_exists(path) ? json_object_file(x->a, path, &ignored) : NULL;
     const json *assets = json_get_kind(j, "assets", JSON_OBJECT);
-    if (!assets || strcmp(json_str(assets, "main", ""), name)) return;
-    x->context = json_int(json_get_kind(j, "language", JSON_OBJECT), "max_context_length", 0);
-    if (x->context < 0 || x->context > 1 << 24) x->context = 0;
+    if (!assets || strcmp(json_str(assets, "main", ""), name)) return true;
+    const json *language = json_get_kind(j, "language", JSON_OBJECT);
+    x->context = json_int(language, "max_context_length", 0);
+    return (x->context >= 1 && x->context <= 1 << 24) ||
+           err_set(e, ERR_FORMAT, "%s: language.max_context_length: expected a number from 1 to %d", path,
+                   1 << 24);
 }
 
 static bool open_into(ai_asset *x, err *e) {
@@ -52,8 +55,7 @@ static bool open_into(ai_asset *x, err *e) {
     if (x->tree->version > AI_ASSET_VERSION)
         return err_set(e, ERR_UNSUPPORTED, "%s: asset version %lld is newer than the newest known, %d", code,
                        (long long)x->tree->version, AI_ASSET_VERSION);
-    read_bundle(x);
-    return true;
+    return read_bundle(x, e);
 }
 
 ai_asset *ai_asset_open(const char *path, err *e) {

@@ -160,9 +160,15 @@ static bool read_choice(const fields *f, choice *c, const json **named, api_erro
         "Invalid value: '%.40s'. Supported values are: 'none', 'auto', 'required' and a function.", v->s);
 }
 
+#define MAX_TOOLS 128 /* as the API has it */
+
 static bool check_tools(fields *f, api_error *e) {
     size_t i = 0;
     JSON_EACH(t, f->tools) {
+        if (i == MAX_TOOLS)
+            return api_fail(e, 400, "array_above_max_length", "tools",
+                            "Invalid 'tools': array too long. Expected an array with maximum length %d.",
+                            MAX_TOOLS);
         if (!check_tool(t, i++, e)) return false;
         if (find_tool(f->tools, json_get(json_get(t, "function"), "name")->s) != t)
             return api_fail(e, 400, "invalid_value", "tools",

@@ -259,7 +259,7 @@ static const rx *parse_atom(parser *p) {
         set = chars_not(p, &set);
         return chars_rx(p, &set);
     }
-    if (strchr("*+?{", *p->p)) return bad(p, "nothing to repeat"), NULL;
+    if (*p->p && strchr("*+?{", *p->p)) return bad(p, "nothing to repeat"), NULL;
     if (*p->p == '^' || *p->p == '$') return unsupported(p, "an anchor inside of the expression"), NULL;
     if (take(p, '\\')) {
         if (!escape(p, false, &set, &single, &c)) return NULL;

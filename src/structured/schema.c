@@ -163,9 +163,16 @@ bool goal_branch(compiler *c, const facts *f, const json *branch, goal *g) {
     return goal_add(c, g, (part){branch, 0});
 }
 
+#define MAX_ONE_OF 200 /* branches, which are compared in pairs */
+
 /* oneOf: a value that met two branches would not do, and what is generated can't be checked at its end. */
 static bool check_apart(compiler *c, const facts *f, const json *branches) {
-    size_t i = 0, k;
+    size_t i = 0, k, n = 0;
+    JSON_EACH(x, branches) n++;
+    if (n > MAX_ONE_OF)
+        return bad_keyword(
+            c, f->choice, "oneOf", ERR_LIMIT,
+            arena_printf(c->a, "%zu branches, expected at most %d; anyOf has no such limit", n, MAX_ONE_OF));
     JSON_EACH(x, branches) {
         k = i + 1;
         for (const json *y = x->next; y; y = y->next, k++) {

@@ -48,6 +48,9 @@ model=$MILLET_SOURCE/models/tiny-qwen3.5
 expect 0 '' "$millet" convert "$model" -o "$work/bundle" --format coreai --quantize int8lin -q
 expect 0 '' "$millet" check "$work/bundle" --against "$model" --only structure,ids,scores --budget 16
 shows '^passed'
+cp -r "$work/bundle" "$work/odd"
+sed -i 's/"max_context_length":[0-9]*/"max_context_length":"x"/' "$work/odd/metadata.json"
+expect 1 'metadata.json: language.max_context_length: expected a number from 1' "$millet" run "$work/odd" --prompt a
 expect 1 'inspect --verify' "$millet" verify-manifest "$work/bundle"
 expect 0 '' "$millet" inspect "$work/bundle" --verify
 expect 0 '' "$millet" convert "$work/bundle/tiny-qwen3.5.aimodel" -o "$work/back.mlpackage" -q

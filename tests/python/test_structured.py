@@ -132,6 +132,7 @@ def refusals():
         ({"allOf": [{"$ref": "#"}]}, "stands for itself"),
         ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "stands for itself"),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "/oneOf"),
+        ({"oneOf": [{"const": i} for i in range(201)]}, "/oneOf"),  # compared in pairs
         ({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]}, "/oneOf"),
         (dict(string, format="phone"), "/format"),
         (dict(string, pattern="("), "/pattern"),
