@@ -118,8 +118,12 @@ static uint32_t type_of(encoder *x, const ai_type *t) {
 }
 
 /* Resources are one where their bytes are. */
+static const void *resource_key(const ai_attr *t) {
+    return t->konst ? (const void *)t->konst : (const void *)t->data;
+}
+
 static uint32_t resource_of(encoder *x, const ai_attr *t) {
-    const void *key = t->konst ? (const void *)t->konst : (const void *)t->data;
+    const void *key = resource_key(t);
     uint32_t at = map_get(x->known_resource, (const char *)&key, sizeof key);
     if (at != MAP_NONE) return at;
     x->resource = arena_grow(x->a, x->resource, x->n_resource, &x->cap_resource, x->n_resource + 1,
@@ -472,7 +476,7 @@ static uint64_t resources_of(map *seen, arena *a, const ai_region *r) {
             const ai_attr *t = op->prop[k];
             if (!t || t->code != AI_RESOURCE) continue;
             const void **key = ARENA_NEW(a, const void *);
-            *key = t->konst ? (const void *)t->konst : (const void *)t->data;
+            *key = resource_key(t);
             if (map_add(seen, (const char *)key, sizeof *key, 0)) bytes += resource_bytes(t);
         }
         for (uint32_t k = 0; k < op->n_region; k++) bytes += resources_of(seen, a, &op->region[k]);

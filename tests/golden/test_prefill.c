@@ -14,33 +14,12 @@
 #include "models/blocks.h"
 #include "runtime/session.h"
 #include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <unistd.h>
 
 /* States are of size 1 to 6 and are rounded to value + remainder, 22 bits, at every call. */
 #define STATE_TOLERANCE 5e-5
-
-static char work_dir[64];
-
-static int make_work_dir(void **s) {
-    (void)s;
-    strcpy(work_dir, "/tmp/millet-prefill-XXXXXX");
-    return mkdtemp(work_dir) ? 0 : -1;
-}
-
-static int remove_work_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work_dir, &e) ? 0 : -1;
-}
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work_dir, name);
-    return p;
-}
 
 /* --- a converted checkpoint, driven by hand --- */
 

@@ -8,29 +8,8 @@
 #include "chat/tasks.h"
 #include "convert/convert.h"
 #include "golden/oracle.h"
+#include "work_dir.h"
 #include <unistd.h>
-
-static char work_dir[64];
-
-static int make_work_dir(void **s) {
-    (void)s;
-    strcpy(work_dir, "/tmp/millet-talk-XXXXXX");
-    return mkdtemp(work_dir) ? 0 : -1;
-}
-
-static int remove_work_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work_dir, &e) ? 0 : -1;
-}
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work_dir, name);
-    return p;
-}
 
 static lm *open_model(const char *checkpoint, int64_t context) {
     err e = {0};
@@ -382,8 +361,8 @@ static void test_save_and_load(void **s) {
         "[1]",
         "{\"format\":\"millet conversation\",\"version\":1}",
         "{\"format\":\"millet conversation\",\"version\":2,\"messages\":[]}",
-        "{\"format\":\"millet conversation\",\"version\":1,\"messages\":[{\"role\":\"x\","
-        "\"content\":\"\"}]}",
+        ("{\"format\":\"millet conversation\",\"version\":1,\"messages\":[{\"role\":\"x\","
+         "\"content\":\"\"}]}"),
         "{\"format\":\"millet conversation\",\"version\":1,\"messages\":[{\"role\":\"user\"}]}"};
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
         if (!prefix_save(c, d, in_work("bad"), notes[i], strlen(notes[i]), &e)) fail_msg("%s", e.msg);

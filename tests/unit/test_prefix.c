@@ -7,30 +7,9 @@
 #include "generate/positional.h"
 #include "generate/prefix.h"
 #include "test.h"
+#include "work_dir.h"
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char work_dir[64];
-
-static int make_work_dir(void **s) {
-    (void)s;
-    strcpy(work_dir, "/tmp/millet-prefix-XXXXXX");
-    return mkdtemp(work_dir) ? 0 : -1;
-}
-
-static int remove_work_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work_dir, &e) ? 0 : -1;
-}
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work_dir, name);
-    return p;
-}
 
 /* ---- artifacts ---- */
 
