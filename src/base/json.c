@@ -2,12 +2,15 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "base/str.h"
+#include <stdio.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
 typedef struct {
     arena *a;
-    const char *what;
+    const char *what, *text;
+    size_t n, value_end; /* bytes of text; where the last value ends */
+    yajl_handle yajl;
     err *e;
     json *root;
     json *open[JSON_MAX_DEPTH]; /* the containers that are open, outermost first */
@@ -17,9 +20,57 @@ typedef struct {
     uint32_t key_len;
 } reader;
 
+void json_place(char out[JSON_PLACE], const void *text, size_t n, size_t at) {
+    const char *s = text, *begin = s;
+    size_t line = 1;
+    if (at > n) at = n;
+    for (const char *p; (p = memchr(begin, '\n', at - (size_t)(begin - s))); begin = p + 1) line++;
+    size_t column = at - (size_t)(begin - s) + 1;
+    bool more = line > 1 || (n && memchr(s, '\n', n - 1));
+    if (more)
+        snprintf(out, JSON_PLACE, "line %zu column %zu (byte %zu)", line, column, at);
+    else
+        snprintf(out, JSON_PLACE, "column %zu (byte %zu)", column, at);
+}
+
+static bool bad(const reader *r, size_t at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static bool bad(const reader *r, size_t at, const char *fmt, ...) {
+    char place[JSON_PLACE], why[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    json_place(place, r->text, r->n, at);
+    return err_set(r->e, ERR_FORMAT, "%s: not valid JSON at %s: %s", r->what, place, why);
+}
+
+/* Where the token begins that ends in front of `end`. */
+static size_t token_start(const reader *r, size_t end) {
+    static const char word[] = "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const char *s = r->text;
+    size_t i = end > r->n ? r->n : end;
+    if (!i || s[--i] != '"') {
+        while (i && s[i] && strchr(word, s[i]) && s[i - 1] && strchr(word, s[i - 1])) i--;
+        return i;
+    }
+    for (size_t slashes; i;) { /* back to a quote that isn't escaped */
+        if (s[--i] != '"') continue;
+        for (slashes = 0; slashes < i && s[i - 1 - slashes] == '\\'; slashes++) {
+        }
+        if (slashes % 2 == 0) break;
+    }
+    return i;
+}
+
+/* Where the token begins that yajl has just read. */
+static size_t here(const reader *r) {
+    return token_start(r, yajl_get_bytes_consumed(r->yajl));
+}
+
 static json *add(reader *r, json_kind kind) {
     json *j = ARENA_NEW(r->a, json);
     j->kind = kind;
+    r->value_end = yajl_get_bytes_consumed(r->yajl);
     if (!r->depth) {
         r->root = j;
         return j;
@@ -53,13 +104,12 @@ static int on_number(void *c, const char *s, size_t n) {
     char *t = arena_strn(r->a, s, n);
     json *j = add(r, JSON_REAL);
     if (!strpbrk(t, ".eE") && str_to_int64(t, &j->i)) j->kind = JSON_INT;
-    return str_to_double(t, &j->d) || err_set(r->e, ERR_FORMAT, "%s: bad number %s", r->what, t);
+    return str_to_double(t, &j->d) || bad(r, here(r), "bad number %s", t);
 }
 
 /* yajl lets overlong forms and surrogates through. */
 static bool check_utf8(reader *r, const unsigned char *s, size_t n) {
-    return utf8_valid((const char *)s, n) == n ||
-           err_set(r->e, ERR_FORMAT, "%s: a string is not UTF-8", r->what);
+    return utf8_valid((const char *)s, n) == n || bad(r, here(r), "a string is not UTF-8");
 }
 
 /* Four hexadecimal digits. */
@@ -87,9 +137,7 @@ static bool check_surrogates(const reader *r, const char *text, size_t n) {
         if (!is_code || !hex4(p, end, &first) || first >> 11 != 0x1B) continue;
         bool pair = first < 0xDC00 && end - p > 6 && p[4] == '\\' && p[5] == 'u' &&
                     hex4(p + 6, end, &second) && second >> 10 == 0x37;
-        if (!pair)
-            return err_set(r->e, ERR_FORMAT, "%s: byte %zu: \\u%04x is half of a surrogate pair", r->what, at,
-                           first);
+        if (!pair) return bad(r, at, "\\u%04x is half of a surrogate pair", first);
         p += 10;
     }
     return true;
@@ -114,8 +162,7 @@ static int on_key(void *c, const unsigned char *s, size_t n) {
 
 static int begin(reader *r, json_kind kind) {
     json *j = add(r, kind);
-    if (r->depth == JSON_MAX_DEPTH)
-        return err_set(r->e, ERR_FORMAT, "%s: JSON nested deeper than %d levels", r->what, JSON_MAX_DEPTH);
+    if (r->depth == JSON_MAX_DEPTH) return bad(r, here(r), "nested deeper than %d levels", JSON_MAX_DEPTH);
     r->open[r->depth] = j;
     r->last[r->depth++] = NULL;
     return 1;
@@ -129,23 +176,28 @@ static int on_array(void *c) {
 }
 
 static int on_array_end(void *c) {
-    ((reader *)c)->depth--;
+    reader *r = c;
+    r->depth--;
+    r->value_end = yajl_get_bytes_consumed(r->yajl);
     return 1;
 }
 
 static int on_object_end(void *c) {
     reader *r = c;
     const json *o = r->open[--r->depth];
+    r->value_end = yajl_get_bytes_consumed(r->yajl);
     if (o->len < 2) return 1;
     arena *tmp = arena_new();
     map *seen = map_new(tmp, o->len);
-    int ok = 1;
-    JSON_EACH(m, o) {
-        if (ok && !map_add(seen, m->key, m->key_len, 0))
-            ok = err_set(r->e, ERR_FORMAT, "%s: duplicate key \"%s\"", r->what, m->key);
-    }
+    const json *again = NULL;
+    for (const json *m = o->child; m && !again; m = m->next)
+        if (!map_add(seen, m->key, m->key_len, 0)) again = m;
     arena_free(tmp);
-    return ok;
+    if (!again) return 1;
+    char place[JSON_PLACE];
+    json_place(place, r->text, r->n, here(r));
+    return err_set(r->e, ERR_FORMAT, "%s: duplicate key \"%s\" in the object that ends at %s", r->what,
+                   again->key, place);
 }
 
 static const yajl_callbacks callbacks = {
@@ -160,24 +212,41 @@ static const yajl_callbacks callbacks = {
     .yajl_end_array = on_array_end,
 };
 
-static void syntax_error(reader *r, yajl_handle h) {
-    unsigned char *m = yajl_get_error(h, 0, NULL, 0);
-    char line[200];
-    size_t n = 0;
-    for (const unsigned char *p = m; *p && n + 1 < sizeof line; p++)
-        if (*p != '\n') line[n++] = (char)*p;
-    line[n] = 0;
-    yajl_free_error(h, m);
-    err_set(r->e, ERR_FORMAT, "%s: not valid JSON near byte %zu: %s", r->what, yajl_get_bytes_consumed(h),
-            line);
+static bool is_space(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Nothing but white space behind the document. */
-static void check_rest(reader *r, const char *text, size_t n, size_t end) {
-    while (end < n && (text[end] == ' ' || text[end] == '\n' || text[end] == '\t' || text[end] == '\r'))
-        end++;
-    if (end < n)
-        err_set(r->e, ERR_FORMAT, "%s: not valid JSON near byte %zu: trailing garbage", r->what, end);
+static size_t skip_space(const reader *r, size_t at) {
+    while (at < r->n && is_space(r->text[at])) at++;
+    return at;
+}
+
+/* yajl's words for what is wrong, without the line of input below them. */
+static void syntax_error(const reader *r) {
+    unsigned char *m = yajl_get_error(r->yajl, 0, NULL, 0);
+    const char *why = (const char *)m, *colon = strstr(why, ": ");
+    size_t at = yajl_get_bytes_consumed(r->yajl), len;
+    if (strstr(why, "after key and value")) /* yajl's own place is off here */
+        at = skip_space(r, r->value_end);
+    else if (!strncmp(why, "parse error", 11))
+        at = token_start(r, at);
+    else if (at && (strstr(why, "invalid char in") || strstr(why, "UTF8")))
+        at--; /* elsewhere in the lexer it gives back what it doesn't take */
+    if (colon) why = colon + 2;
+    len = strcspn(why, "\n");
+    if (len && why[len - 1] == '.') len--;
+    bad(r, at, "%.*s", (int)len, why);
+    yajl_free_error(r->yajl, m);
+}
+
+/* The document is complete, and there is nothing but white space behind it. */
+static void check_end(const reader *r, size_t end, bool complete) {
+    end = skip_space(r, complete ? end : 0);
+    if (end == r->n) return;
+    if (complete)
+        bad(r, end, "there is more text behind the document");
+    else
+        bad(r, r->n, "the text ends before the document does");
 }
 
 static void *yajl_take(void *ctx, size_t n) {
@@ -196,24 +265,25 @@ static void yajl_give(void *ctx, void *p) {
 }
 
 const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e) {
-    reader r = {.a = a, .what = what, .e = e};
+    reader r = {.a = a, .what = what, .text = text, .n = n, .e = e};
     if (n > UINT32_MAX / 2) {
         err_set(e, ERR_LIMIT, "%s: JSON text of %zu bytes is too large", what, n);
         return NULL;
     }
     if (!check_surrogates(&r, text, n)) return NULL;
     yajl_alloc_funcs memory = {yajl_take, yajl_retake, yajl_give, NULL};
-    yajl_handle h = yajl_alloc(&callbacks, &memory, &r);
-    if (!h) mem_die(0);
+    r.yajl = yajl_alloc(&callbacks, &memory, &r);
+    if (!r.yajl) mem_die(0);
     /* yajl takes the beginning of a string behind the document for nothing: what is there is looked at here.
      */
-    yajl_config(h, yajl_allow_trailing_garbage, 1);
-    yajl_status s = yajl_parse(h, text, n);
-    size_t end = yajl_get_bytes_consumed(h);
-    if (s == yajl_status_ok) s = yajl_complete_parse(h);
-    if (s == yajl_status_ok) check_rest(&r, text, n, end);
-    if (s != yajl_status_ok && e->code == ERR_NONE) syntax_error(&r, h);
-    yajl_free(h);
+    yajl_config(r.yajl, yajl_allow_trailing_garbage, 1);
+    yajl_status s = yajl_parse(r.yajl, text, n);
+    size_t end = yajl_get_bytes_consumed(r.yajl);
+    if (s == yajl_status_ok)
+        check_end(&r, end, yajl_complete_parse(r.yajl) == yajl_status_ok);
+    else if (e->code == ERR_NONE)
+        syntax_error(&r);
+    yajl_free(r.yajl);
     if (e->code == ERR_NONE && !r.root) err_set(e, ERR_FORMAT, "%s: empty, expected JSON", what);
     return e->code == ERR_NONE ? r.root : NULL;
 }

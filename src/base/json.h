@@ -23,6 +23,10 @@ typedef struct json {
 
 /* what names the text in errors (a file path). The result lives in a and does not point into text. */
 const json *json_parse(arena *a, const char *what, const void *text, size_t n, err *e);
+/* Where byte `at` (from 0, up to n) of a text is, for messages: "line 3 column 7 (byte 41)", with columns in
+ * bytes; "column 7 (byte 6)" where the text has one line. Errors of json_parse() say it so. */
+enum { JSON_PLACE = 80 };
+void json_place(char out[JSON_PLACE], const void *text, size_t n, size_t at);
 /* Maps, parses and unmaps a file. */
 const json *json_parse_file(arena *a, const char *path, err *e);
 /* The same; the root must be an object. */

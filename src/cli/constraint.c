@@ -5,8 +5,9 @@ grammar *cli_grammar(const cli_args *a, const grammar_options *o, err *e) {
     if (cli_given(a, "json-schema")) {
         const char *path = cli_text(a, "json-schema");
         str text = {0};
-        grammar *g =
-            cli_read_text(&text, path, e) ? grammar_from_text(path, str_get(&text), text.len, o, e) : NULL;
+        grammar *g = cli_read_text(&text, path, e)
+                         ? grammar_from_text(cli_input_name(path), str_get(&text), text.len, o, e)
+                         : NULL;
         str_free(&text);
         return g;
     }

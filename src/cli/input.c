@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How messages call the file. */
-static const char *name_of(const char *path) {
+const char *cli_input_name(const char *path) {
     return strcmp(path, "-") ? path : "standard input";
 }
 
@@ -16,7 +15,7 @@ static bool read_file(str *out, const char *path, err *e) {
     char part[65536];
     size_t n;
     while ((n = fread(part, 1, sizeof part, f))) str_add(out, part, n);
-    bool ok = !ferror(f) || err_errno(e, "%s", name_of(path));
+    bool ok = !ferror(f) || err_errno(e, "%s", cli_input_name(path));
     if (!in) fclose(f);
     return ok;
 }
@@ -24,7 +23,8 @@ static bool read_file(str *out, const char *path, err *e) {
 bool cli_read_text(str *out, const char *path, err *e) {
     if (!read_file(out, path, e)) return false;
     size_t valid = utf8_valid(str_get(out), out->len);
-    return valid == out->len || err_set(e, ERR_FORMAT, "%s: not UTF-8 at byte %zu", name_of(path), valid);
+    return valid == out->len ||
+           err_set(e, ERR_FORMAT, "%s: not UTF-8 at byte %zu", cli_input_name(path), valid);
 }
 
 static bool ids_from_json(const str *text, const char *path, int32_t **ids, size_t *n, err *e) {
@@ -64,7 +64,7 @@ bool cli_read_ids(const char *path, int32_t **ids, size_t *n, err *e) {
     *ids = NULL;
     *n = 0;
     bool ok = read_file(&text, path, e);
-    path = name_of(path);
+    path = cli_input_name(path);
     str_adds(&text, "");
     char first = text.s[strspn(text.s, " \t\r\n")];
     if (ok && first != '[' && first != '{') {

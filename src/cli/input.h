@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "base/str.h"
 
+/* How messages call the file: "standard input" for "-". */
+const char *cli_input_name(const char *path);
 /* A whole file, which must be UTF-8. */
 bool cli_read_text(str *out, const char *path, err *e);
 /* A JSON array of token ids, or ids separated by white space. *ids: mem_free() it. */

@@ -139,5 +139,9 @@ for seed in 1 2 3; do
     "$python" -c "import json; d = json.load(open('$work/stdout')); assert 10 <= d['n'] <= 99 and d['s'] in 'ab' and len(d) == 2" ||
         fail "seed $seed: $(cat "$work/stdout")"
 done
+printf '{\n "type": "object",\n "properties": {,}}' >"$work/schema"
+expect 1 "schema: not valid JSON at line 3 column 17 .byte 37.: " "$millet" run "$out" --prompt x --json-schema "$work/schema"
+expect 1 "standard input: not valid JSON at line 3 column 17 .byte 37.: " \
+    bash -c "'$millet' run '$out' --prompt x --json-schema - <'$work/schema'"
 echo '{"type":"object","properties":{"a":{"not":{}}}}' >"$work/schema"
 expect 1 "schema: schema /properties/a/not: keyword not supported" "$millet" run "$out" --prompt x --json-schema "$work/schema"

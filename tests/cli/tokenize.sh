@@ -41,7 +41,7 @@ refuses 'standard input, line 2: expected an object with a string "text"' '{"tex
 [ "$(wc -l <"$work/stdout")" = 1 ] || fail "the answer before the bad line is missing"
 refuses 'line 1: ' '\n'
 refuses 'line 1: .*UTF8' '{"text":"\xff"}\n'
-refuses 'line 1: byte 9: .*half of a surrogate pair' '{"text":"\\ud800"}\n'
+refuses 'line 1: not valid JSON at column 10 .byte 9.: .*half of a surrogate pair' '{"text":"\\ud800"}\n'
 refuses 'line 1: expected an object with an array "ids"' '{"text":"a"}\n' --decode
 refuses 'ids\[1\] is not a token id' '{"ids":[1,2.5]}\n' --decode
 refuses '"skip_special_tokens" must be' '{"ids":[1],"skip_special_tokens":1}\n' --decode

@@ -148,6 +148,46 @@ static void json_is_strict(void **s) {
     arena_free(a);
 }
 
+/* Lines and columns counted by hand. */
+static void json_errors_have_a_place(void **s) {
+    (void)s;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"{\"a\": 1,}", "t: not valid JSON at column 9 (byte 8): invalid object key"},
+                 {"{\n  \"a\": 1\n  \"bcd\": 2\n}", "line 3 column 3 (byte 13): after key and value"},
+                 {"{\"a\": {\"b\": [1]  } \n 77}", "line 2 column 2 (byte 21): after key and value"},
+                 {"[1, 2 345]", "column 7 (byte 6): after array element"},
+                 {"[\"x\", \"a\" \"b\\\"c\"]", "column 11 (byte 10): after array element"},
+                 {"[\n[\ntrue\nfalse]]", "line 4 column 1 (byte 9): after array element"},
+                 {"[1,,2]", "column 4 (byte 3): unallowed token"},
+                 {"{a: 1}", "column 2 (byte 1): invalid char"},
+                 {"[\"\xFF\"]\n", "column 3 (byte 2): invalid bytes in UTF8"},
+                 {"[\n\"a\\q\"]", "line 2 column 4 (byte 5): inside a string"},
+                 {"[1, -x]", "column 6 (byte 5): malformed number"},
+                 {"[tru]", "column 5 (byte 4): invalid string"},
+                 {"{\n\"a\": [1, 2\n", "line 3 column 1 (byte 13): the text ends before the document does"},
+                 {"\"abc", "column 5 (byte 4): the text ends before the document does"},
+                 {"{}\n\n  x", "line 3 column 3 (byte 6): there is more text behind the document"},
+                 {"[\n\"\\ud800\"]", "line 2 column 2 (byte 3): \\ud800 is half of a surrogate pair"},
+                 {"[\n\"\xED\xA0\x80\"]", "line 2 column 1 (byte 2): a string is not UTF-8"},
+                 {"[{\"k\":1,\"k\":2}\n]",
+                  "duplicate key \"k\" in the object that ends at line 1 column 14 (byte 13)"},
+                 {" \n ", "t: empty, expected JSON"},
+                 {"", "t: empty, expected JSON"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        arena *a = arena_new();
+        err e = {0};
+        assert_null(json_parse(a, "t", cases[i].text, strlen(cases[i].text), &e));
+        if (!strstr(e.msg, cases[i].want)) fail_msg("%s: %s", cases[i].text, e.msg);
+        arena_free(a);
+    }
+    char place[JSON_PLACE];
+    json_place(place, "ab\ncd", 5, 99);
+    assert_string_equal(place, "line 2 column 3 (byte 5)");
+    json_place(place, "", 0, 0);
+    assert_string_equal(place, "column 1 (byte 0)");
+}
+
 static void json_values_read_back(void **s) {
     (void)s;
     setlocale(LC_ALL, "de_DE.UTF-8"); /* where installed: a decimal comma must not matter */
@@ -330,10 +370,15 @@ static void workers_wait_for_each_other(void **s) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arena_keeps_what_it_gave),     cmocka_unit_test(first_error_wins_on_one_line),
-        cmocka_unit_test(map_finds_every_key),          cmocka_unit_test(json_is_strict),
-        cmocka_unit_test(json_values_read_back),        cmocka_unit_test(wire_examples),
-        cmocka_unit_test(wire_rejects_malformed_input), cmocka_unit_test(files_are_replaced_whole),
+        cmocka_unit_test(arena_keeps_what_it_gave),
+        cmocka_unit_test(first_error_wins_on_one_line),
+        cmocka_unit_test(map_finds_every_key),
+        cmocka_unit_test(json_is_strict),
+        cmocka_unit_test(json_errors_have_a_place),
+        cmocka_unit_test(json_values_read_back),
+        cmocka_unit_test(wire_examples),
+        cmocka_unit_test(wire_rejects_malformed_input),
+        cmocka_unit_test(files_are_replaced_whole),
         cmocka_unit_test(workers_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

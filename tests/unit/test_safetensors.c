@@ -162,7 +162,8 @@ static void errors_name_file_and_tensor(void **s) {
     /* the library keeps the last of two equal names; for a checkpoint that is a mistake we want to hear of */
     refused("{\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
             "\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
-            1, ERR_FORMAT, "m.safetensors: header: duplicate key \"w\"");
+            1, ERR_FORMAT,
+            "m.safetensors: header: duplicate key \"w\" in the object that ends at column 105 (byte 104)");
     refused("{\"w\\u0000x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, ERR_FORMAT,
             "m.safetensors: tensor w: the name holds a NUL byte");
     err e = {0};
