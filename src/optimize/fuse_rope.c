@@ -110,25 +110,49 @@ static ir_value *twice(fuser *f, ir_value *v, const rotation *r) {
     return fuse_extra(f, op, t);
 }
 
-/* Tables of half a row: (x1 cos - x2 sin, x2 cos + x1 sin). */
+/* (x1 cos - x2 sin, x2 cos + x1 sin), the value of `both`, with tables of half of what turns: r takes the
+ * axis, n the elements along it. */
+static bool halves(fuser *f, const match *m, const ir_op *both, rotation *r, int64_t *n) {
+    const ir_value *x = match_get(m, "x");
+    const ir_arg *v = ir_args(both, A_values);
+    const ir_op *low = v->v[0]->def, *high = v->v[1]->def;
+    double at;
+    if (!fuse_number(ir_in(both, A_axis), &at)) return false;
+    r->axis = (int)(at < 0 ? at + x->type.rank : at);
+    if (r->axis < 0 || r->axis >= x->type.rank || !fuse_joins(both, r->axis)) return false;
+    *n = x->type.dim[r->axis];
+    ir_value *x1 = factor(ir_in(low, A_x), r->cos), *x2 = factor(ir_in(low, A_y), r->sin);
+    ir_value *a = fuse_in(high, A_x), *b = fuse_in(high, A_y);
+    bool crossed = (factor(a, r->cos) == x2 && factor(b, r->sin) == x1) ||
+                   (factor(b, r->cos) == x2 && factor(a, r->sin) == x1);
+    return *n >= 2 && *n % 2 == 0 && x1 && x2 && crossed && fuse_part(f, x1, r->axis, 0, *n / 2) == x &&
+           fuse_part(f, x2, r->axis, *n / 2, *n / 2) == x && fits(r->cos, r, *n / 2) &&
+           fits(r->sin, r, *n / 2) && same_shape(&r->cos->type, &r->sin->type);
+}
+
+static bool rotate_twice(fuser *f, const match *m, rotation *r) {
+    r->cos = twice(f, r->cos, r);
+    r->sin = twice(f, r->sin, r);
+    return rotate(f, m, r);
+}
+
 bool fuse_rope_halves(fuser *f, const match *m) {
     rotation r = {.x = match_get(m, "x"), .cos = match_get(m, "cos"), .sin = match_get(m, "sin")};
+    int64_t n;
+    return halves(f, m, m->op[0], &r, &n) && fuse_closed(f, m, NULL, 0) &&
+           same_shape(&m->op[0]->out[0]->type, &r.x->type) && rotate_twice(f, m, &r);
+}
+
+/* Of the first elements of a row; the others pass. */
+bool fuse_rope_halves_part(fuser *f, const match *m) {
+    rotation r = {.x = match_get(m, "r"), .cos = match_get(m, "cos"), .sin = match_get(m, "sin")};
     const ir_arg *both = ir_args(m->op[0], A_values);
-    const ir_op *low = both->v[0]->def, *high = both->v[1]->def;
-    double at;
-    if (!fuse_number(ir_in(m->op[0], A_axis), &at)) return false;
-    r.axis = (int)(at < 0 ? at + r.x->type.rank : at);
-    if (r.axis < 0 || r.axis >= r.x->type.rank || !fuse_joins(m->op[0], r.axis)) return false;
-    int64_t n = r.x->type.dim[r.axis];
-    ir_value *x1 = factor(ir_in(low, A_x), r.cos), *x2 = factor(ir_in(low, A_y), r.sin);
-    ir_value *a = fuse_in(high, A_x), *b = fuse_in(high, A_y);
-    bool crossed = (factor(a, r.cos) == x2 && factor(b, r.sin) == x1) ||
-                   (factor(b, r.cos) == x2 && factor(a, r.sin) == x1);
-    if (n < 2 || n % 2 || !x1 || !x2 || !crossed || fuse_part(f, x1, r.axis, 0, n / 2) != r.x ||
-        fuse_part(f, x2, r.axis, n / 2, n / 2) != r.x || !fits(r.cos, &r, n / 2) || !fits(r.sin, &r, n / 2) ||
-        !same_shape(&r.cos->type, &r.sin->type) || !fuse_closed(f, m, NULL, 0))
+    int64_t n;
+    if (r.x->type.rank != match_get(m, "x")->type.rank || !halves(f, m, both->v[0]->def, &r, &n) ||
+        !fuse_joins(m->op[0], r.axis) || !same_shape(&m->op[0]->out[0]->type, &r.x->type))
         return false;
-    r.cos = twice(f, r.cos, &r);
-    r.sin = twice(f, r.sin, &r);
-    return rotate(f, m, &r);
+    int64_t whole = r.x->type.dim[r.axis];
+    return fuse_part(f, match_get(m, "x"), r.axis, 0, n) == r.x &&
+           fuse_part(f, both->v[1], r.axis, n, whole - n) == r.x && fuse_closed(f, m, NULL, 0) &&
+           rotate_twice(f, m, &r);
 }

@@ -165,6 +165,8 @@ bool fuse_softplus(fuser *f, const match *m) {
     ir_value *y = match_get(m, "y"), *root = m->op[0]->out[0];
     double minus = 0, one = 0, tiny = 0;
     ir_op *log = fuse_find(m, OP_log);
+    double zero = 0;
+    if (match_get(m, "zero") && (!fuse_number(match_get(m, "zero"), &zero) || zero != 0)) return false;
     if (!fuse_number(match_get(m, "m"), &minus) || minus != -1 || !fuse_number(match_get(m, "one"), &one) ||
         one != 1 || (ir_in(log, A_epsilon) && (!fuse_number(ir_in(log, A_epsilon), &tiny) || tiny > 1e-7)) ||
         !ir_type_equal(&root->type, &y->type) || (f->strict && root->type.dtype == DT_FP16) ||

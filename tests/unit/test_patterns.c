@@ -145,6 +145,46 @@ static void rotations_of_halves(void **state) {
     check(g, OP_fused_rope, true, "rope of halves");
 }
 
+/* The first 16 elements turn, by tables of 8; the others pass. */
+static void rotations_of_halves_in_part(void **state) {
+    (void)state;
+    for (int dtype = 0; dtype < 2; dtype++) {
+        graph *g = begin(4);
+        ir_dtype d = dtype ? DT_FP16 : DT_FP32;
+        ir_value *whole = b_input(&g->b, "x", IR_TYPE(d, 1, 2, 3, 40)), *part[2], *half[2];
+        ir_value *cos = b_input(&g->b, "cos", IR_TYPE(d, 1, 1, 3, 8)),
+                 *sin = b_input(&g->b, "sin", IR_TYPE(d, 1, 1, 3, 8));
+        split(g, whole, -1, 16, 24, part);
+        split(g, part[0], -1, 8, 8, half);
+        ir_value *low = two(g, OP_sub, two(g, OP_mul, half[0], cos), two(g, OP_mul, half[1], sin)),
+                 *high = two(g, OP_add, two(g, OP_mul, half[1], cos), two(g, OP_mul, half[0], sin));
+        b_output(&g->b, behind(g, behind(g, low, high, -1), part[1], -1));
+        finish(g);
+        ir_type types[MOST];
+        for (size_t i = 0; i < 3; i++) types[i] = g->in[i].type;
+        ir_function *f = opt_specialize(ir_program_new(g->a), g->p->func[0], types, false, &g->e);
+        opt_fuse(&(ir_program){.a = g->a}, f, false);
+        assert_int_equal(count(f, OP_concat), 2); /* the tables, twice */
+        check_made(g, OP_fused_rope, true, "rope of halves of a part");
+    }
+}
+
+/* max(y, 0) + log1p(exp(-|y|)), with relu or with maximum; another floor than 0 is none. */
+static void softpluses(void **state) {
+    (void)state;
+    for (int form = 0; form < 3; form++) {
+        graph *g = begin((uint64_t)form);
+        ir_value *y = b_input(&g->b, "y", IR_TYPE(DT_FP32, 1, 40)), *one_ = b_f32(&g->b, 1);
+        ir_value *e = one(g, OP_exp, two(g, OP_mul, one(g, OP_abs, y), b_f32(&g->b, -1)));
+        ir_value *u = two(g, OP_add, e, one_);
+        ir_value *rest = two(g, OP_real_div, two(g, OP_sub, e, two(g, OP_sub, u, one_)), u);
+        ir_value *log = two(g, OP_add, one(g, OP_log, u), rest);
+        ir_value *top = form ? two(g, OP_maximum, y, b_f32(&g->b, form == 1 ? 0 : 0.5f)) : one(g, OP_relu, y);
+        b_output(&g->b, two(g, OP_add, top, log));
+        check(g, form < 2 ? OP_softplus : OP_maximum, true, "softplus");
+    }
+}
+
 /* Parts that are not halves of the same row in this order don't rotate. */
 static void no_rotation(void **state) {
     (void)state;
@@ -440,6 +480,8 @@ int main(void) {
         cmocka_unit_test(l2_norms),
         cmocka_unit_test(rotations),
         cmocka_unit_test(rotations_of_halves),
+        cmocka_unit_test(rotations_of_halves_in_part),
+        cmocka_unit_test(softpluses),
         cmocka_unit_test(no_rotation),
         cmocka_unit_test(gates_in_other_shapes),
         cmocka_unit_test(softmaxes),
