@@ -70,6 +70,17 @@ bool rule_read_state(infer *in) {
     return true;
 }
 
+bool rule_state_part(infer *in) {
+    inf_list shape;
+    ir_type t = inf_type(in, A_input);
+    if (!inf_known_ints(in, A_shape, &shape)) return false;
+    if (shape.n > IR_MAX_RANK) return inf_bad(in, A_shape, "the rank is out of range");
+    t.rank = (uint8_t)shape.n;
+    for (size_t i = 0; i < shape.n; i++) t.dim[i] = shape.v[i];
+    in->out[0] = t;
+    return true;
+}
+
 bool rule_write_state(infer *in) {
     ir_type state = inf_type(in, A_input), data = inf_type(in, A_data);
     if (in->op->n_out) return inf_fail(in, "op has %u outputs, expected none", in->op->n_out);

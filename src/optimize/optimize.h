@@ -11,6 +11,9 @@
 ir_function *opt_specialize(ir_program *p, const ir_function *f, const ir_type *in, bool strict, err *e);
 /* Replaces groups of ops by fused ones (patterns.def). strict: only where every rounding can be kept. */
 void opt_fuse(ir_program *p, ir_function *f, bool strict);
+/* States of which only parts are read and which are written as a concat of these become a state for each part
+ * (op state_part), in the same memory. */
+void opt_unstack(ir_program *p, ir_function *f);
 /* Puts linears of one x side by side, so that they become steps without a barrier in between. */
 void opt_order(ir_function *f);
 /* Removes ops whose results nobody uses. */

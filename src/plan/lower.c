@@ -20,6 +20,7 @@ static lower_fn *const rows[OP_COUNT] = {
     [OP_tile] = lower_tile,
     [OP_broadcast_to] = lower_broadcast_to,
     [OP_cast] = lower_cast,
+    [OP_state_part] = lower_state_part,
     [OP_read_state] = lower_read_state,
     [OP_write_state] = lower_write_state,
     [OP_slice_update] = lower_slice_update,
@@ -264,6 +265,7 @@ static void add_inputs(lower *l) {
     for (size_t i = 0; i < l->f->n_in; i++) {
         const ir_value *v = l->f->in[i];
         p->in[i].v = v;
+        l->state[v->id].index = (uint32_t)i;
         if (v->type.kind != IR_TENSOR) continue;
         place q = lower_fresh(l, &v->type); /* of unknown size: enlarged by who reads it */
         p->in[i].buffer = q.buffer;

@@ -16,6 +16,7 @@ typedef struct {
     int64_t stride[IR_MAX_RANK];
     const ir_op *weight;   /* a compressed constant: the constexpr op; it has no elements in memory */
     const ir_const *konst; /* the constant that this is, whole and in its own order; else NULL */
+    const ir_value *state; /* STATE: that this lies in */
 } place;
 
 /* x as a kernel wants it. */
@@ -35,6 +36,12 @@ typedef struct {
     bool turned, gated;
 } lower_norm;
 
+/* Where a state, or a part of one, lies: elements from `first` on of f->in[index]. */
+typedef struct {
+    uint32_t index, until; /* until: no view of it is used after this op */
+    int64_t first;
+} lower_state;
+
 typedef struct {
     plan *p;
     lower_norm norm; /* the last one */
@@ -48,9 +55,9 @@ typedef struct {
     place *at; /* by value id */
     uint32_t
         *last; /* by value id: index of the last op that uses it or a view of it; PLAN_NEVER: an output */
-    uint32_t *uses;        /* by value id: how many operands it is */
-    uint32_t *state_until; /* by index of f->in: no view of the state is used after this op */
-    size_t index;          /* of the op at hand */
+    uint32_t *uses;     /* by value id: how many operands it is */
+    lower_state *state; /* by id of a state's value */
+    size_t index;       /* of the op at hand */
     const ir_op *op;
     bool strict;
     err *e;
@@ -122,7 +129,7 @@ const float *lower_vector(lower *l, const ir_op *op, ir_operand name);
 lower_fn lower_reference; /* a step that calls the reference body */
 lower_fn lower_reshape, lower_transpose, lower_slice_by_index, lower_slice_by_size, lower_split, lower_concat,
     lower_stack, lower_cast, lower_identity, lower_tile, lower_broadcast_to;
-lower_fn lower_read_state, lower_write_state, lower_slice_update, lower_fused_blend;
+lower_fn lower_state_part, lower_read_state, lower_write_state, lower_slice_update, lower_fused_blend;
 lower_fn lower_unary, lower_binary, lower_select;
 lower_fn lower_reduce, lower_argmax, lower_softmax, lower_topk;
 lower_fn lower_fused_norm, lower_fused_swiglu, lower_fused_rope, lower_fused_attention, lower_fused_delta,

@@ -5,12 +5,6 @@
 #include "reference/walk.h"
 #include <string.h>
 
-static uint32_t state_index(const lower *l, const ir_value *s) {
-    for (size_t i = 0; i < l->f->n_in; i++)
-        if (l->f->in[i] == s) return (uint32_t)i;
-    return 0;
-}
-
 /* The first op behind `from` that writes the state. */
 static uint32_t next_write(const lower *l, const ir_value *s, size_t from) {
     for (size_t i = from + 1; i < l->f->body.n_op; i++)
@@ -19,21 +13,33 @@ static uint32_t next_write(const lower *l, const ir_value *s, size_t from) {
     return PLAN_NEVER - 1; /* results of the function are taken after everything else */
 }
 
-static place state_place(const lower *l, uint32_t index) {
-    ir_type type = l->f->in[index]->type;
+static place state_place(const lower *l, const ir_value *s) {
+    ir_type type = s->type;
     type.kind = IR_TENSOR;
-    place p = {.space = SPACE_STATE, .store = type.dtype, .buffer = index, .type = type};
+    place p = {.space = SPACE_STATE,
+               .store = type.dtype,
+               .buffer = l->state[s->id].index,
+               .first = l->state[s->id].first,
+               .type = type,
+               .state = s};
     if (dtype_bits((ir_dtype)type.dtype) == 32) p.store = DT_NONE;
     ref_strides(&type, p.stride);
     return p;
 }
 
+bool lower_state_part(lower *l, const ir_op *op) {
+    const lower_state *whole = &l->state[ir_in(op, A_input)->id];
+    l->state[op->out[0]->id] =
+        (lower_state){.index = whole->index, .first = whole->first + lower_int(l, op, A_begin, 0)};
+    return true;
+}
+
 bool lower_read_state(lower *l, const ir_op *op) {
     const ir_value *s = ir_in(op, A_input), *v = op->out[0];
-    uint32_t i = state_index(l, s);
-    place p = state_place(l, i);
+    lower_state *state = &l->state[s->id];
+    place p = state_place(l, s);
     if (l->last[v->id] < next_write(l, s, l->index)) {
-        if (l->last[v->id] > l->state_until[i]) l->state_until[i] = l->last[v->id];
+        if (l->last[v->id] > state->until) state->until = l->last[v->id];
         lower_set(l, v, p);
         return true;
     }
@@ -43,14 +49,14 @@ bool lower_read_state(lower *l, const ir_op *op) {
     return true;
 }
 
-static bool whole_state(const place *p, uint32_t index) {
-    return p->space == SPACE_STATE && p->buffer == index && p->first == 0 && place_is_dense(p);
+static bool whole_state(const lower *l, const place *p, const ir_value *s) {
+    return p->space == SPACE_STATE && p->state == s && p->first == l->state[s->id].first && place_is_dense(p);
 }
 
 bool lower_write_state(lower *l, const ir_op *op) {
-    uint32_t i = state_index(l, ir_in(op, A_input));
-    place to = state_place(l, i), *from = lower_at(l, ir_in(op, A_data));
-    if (whole_state(from, i)) return true; /* updated in place */
+    const ir_value *s = ir_in(op, A_input);
+    place to = state_place(l, s), *from = lower_at(l, ir_in(op, A_data));
+    if (whole_state(l, from, s)) return true; /* updated in place */
     place p = *from;
     if (p.space == SPACE_STATE) p = lower_dense(l, p);
     return lower_copy(l, to, p, false);
@@ -81,16 +87,16 @@ static bool becomes(const lower *l, const ir_value *v, const ir_value *written, 
 }
 
 bool lower_state_passes(lower *l, const place *x, const ir_value *v) {
-    if (x->space != SPACE_STATE || !whole_state(x, x->buffer)) return false;
-    uint32_t index = x->buffer, write = next_write(l, l->f->in[index], l->index);
-    const ir_value *s = l->f->in[index];
-    uint32_t until;
+    const ir_value *s = x->state;
+    if (!whole_state(l, x, s)) return false;
+    uint32_t write = next_write(l, s, l->index), until;
+    lower_state *state = &l->state[s->id];
     if (write >= l->f->body.n_op || !becomes(l, v, ir_in(l->f->body.op[write], A_data), &until)) return false;
-    if (l->state_until[index] > l->index) return false;
+    if (state->until > l->index) return false;
     for (size_t i = l->index + 1; i < write; i++) /* would have to see the old content */
         if (l->f->body.op[i]->code == OP_read_state && ir_in(l->f->body.op[i], A_input) == s) return false;
     if (l->last[v->id] >= next_write(l, s, write)) return false;
-    if (l->last[v->id] > l->state_until[index]) l->state_until[index] = l->last[v->id];
+    if (l->last[v->id] > state->until) state->until = l->last[v->id];
     return true;
 }
 

@@ -25,7 +25,7 @@ static bool lower_to(plan *p, const ir_function *f, const plan_options *o, err *
     l.at = ARENA_ARRAY(side, place, f->n_values);
     l.last = ARENA_ARRAY(side, uint32_t, f->n_values);
     l.uses = ARENA_ARRAY(side, uint32_t, f->n_values);
-    l.state_until = ARENA_ARRAY(side, uint32_t, f->n_in);
+    l.state = ARENA_ARRAY(side, lower_state, f->n_values);
     bool ok = lower_function(&l);
     arena_free(l.scratch);
     arena_free(side);
@@ -42,6 +42,7 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
     if (copy) {
         opt_clean(copy);
         dump(o, "fold", copy);
+        opt_unstack(p->program, copy);
         opt_fuse(p->program, copy, o->strict);
         opt_order(copy);
         dump(o, "fuse", copy);

@@ -141,8 +141,8 @@ static void every_op_case(void **state) {
 /* Control flow and states are the frame's; classifiers and lists are refused. */
 static void every_op_has_a_body(void **state) {
     (void)state;
-    static const ir_opcode others[] = {OP_const,       OP_cond,     OP_while_loop, OP_read_state,
-                                       OP_write_state, OP_classify, OP_list_read};
+    static const ir_opcode others[] = {OP_const,       OP_cond,       OP_while_loop, OP_read_state,
+                                       OP_write_state, OP_state_part, OP_classify,   OP_list_read};
     for (int op = OP_NONE + 1; op < OP_COUNT; op++) {
         bool expected = true;
         for (size_t i = 0; i < sizeof others / sizeof *others; i++) expected &= others[i] != (ir_opcode)op;

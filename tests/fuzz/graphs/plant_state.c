@@ -134,16 +134,15 @@ static void cache(maker *m) {
 
 /* ---- convolutions ---- */
 
-static void history(maker *m) {
-    int64_t c = make_size(m), n = 1 + roll(&m->d, 3), tokens = chance(&m->d, 50) ? 1 : 1 + roll(&m->d, 20);
-    ir_value *s = state_like(m, IR_TYPE(DT_FP16, 1, c, n));
-    if (!s || !ok(m) || c > 300) return;
+/* Over the history old [1,C,n] and new columns; the columns that follow on the history from number `from` on.
+ */
+static ir_value *convolved(maker *m, ir_value *old, int64_t tokens, int64_t from, ir_value **history) {
+    int64_t c = old->type.dim[1], n = old->type.dim[2];
     ir_value *u = chance(&m->d, 50)
                       ? make_input(m, DT_FP16, IR_TYPE(DT_FP16, 1, c, tokens))
                       : op_swap(m, make_input(m, DT_FP16, IR_TYPE(DT_FP16, 1, tokens, c)), 1, 2);
-    ir_value *h = op_concat(m, (ir_value *[]){read_state(m, s), u}, 2, 2);
-    int64_t from = chance(&m->d, 90) ? tokens : 0;
-    if (chance(&m->d, 70)) write_state(m, s, op_slice(m, h, 2, from, from + n));
+    ir_value *h = *history = op_concat(m, (ir_value *[]){old, u}, 2, 2);
+    ir_value *kept = op_slice(m, h, 2, from, from + n);
     ir_dtype d = chance(&m->d, 50) ? DT_FP32 : DT_FP16;
     ir_value *x = inner(m, h), *w = make_const(m, d, IR_TYPE(DT_FP16, c, 1, n + 1)),
              *groups = b_i32(&m->b, (int32_t)c);
@@ -152,12 +151,41 @@ static void history(maker *m) {
     if (chance(&m->d, 40)) y = as(m, y, DT_FP32);
     if (chance(&m->d, 70) && m->style != STYLE_EXACT) y = op1(m, OP_silu, y);
     keep(m, y);
+    return kept;
+}
+
+static void history(maker *m) {
+    int64_t c = make_size(m), n = 1 + roll(&m->d, 3), tokens = chance(&m->d, 50) ? 1 : 1 + roll(&m->d, 20);
+    ir_value *s = state_like(m, IR_TYPE(DT_FP16, 1, c, n)), *h;
+    if (!s || !ok(m) || c > 300) return;
+    ir_value *kept = convolved(m, read_state(m, s), tokens, chance(&m->d, 90) ? tokens : 0, &h);
+    if (chance(&m->d, 70)) write_state(m, s, kept);
     if (chance(&m->d, 30)) write_state(m, s, op_slice(m, h, 2, tokens, tokens + n));
 }
 
 /* ---- the delta rule ---- */
 
-/* One token: S = S decay + k^T beta (v - k S decay), the result q S. */
+/* One token: S = S decay + k^T beta (v - k S decay), the result q S. memory [H,R,dk,dv]: S, the new one is
+ * given back. */
+static ir_value *delta_step(maker *m, ir_value *memory) {
+    ir_dtype d = dtype_of(memory);
+    int64_t H = memory->type.dim[0], R = memory->type.dim[1], dk = memory->type.dim[2],
+            dv = memory->type.dim[3];
+    ir_value *q = make_input(m, d, IR_TYPE(d, H, 1, 1, dk)), *k = make_input(m, d, IR_TYPE(d, H, 1, 1, dk)),
+             *v = make_input(m, d, IR_TYPE(d, H, R, 1, dv)),
+             *decay = make_input(m, d, IR_TYPE(d, H, R, 1, 1)),
+             *beta = make_input(m, d, IR_TYPE(d, H, R, 1, 1));
+    k = op2(m, OP_mul, k, make_scalar(m, d, 0.25f));
+    ir_value *faded = inner(m, op2(m, OP_mul, memory, op1(m, OP_sigmoid, decay)));
+    ir_value *recall = inner(m, op_matmul(m, as(m, k, dtype_of(faded)), faded, false, false));
+    ir_value *column =
+        op2(m, OP_mul, op_reshape(m, k, 4, (const int64_t[]){H, 1, dk, 1}), op1(m, OP_sigmoid, beta));
+    ir_value *error = inner(m, op2(m, OP_sub, as(m, v, dtype_of(recall)), recall));
+    ir_value *S = op2(m, OP_add, faded, op2(m, OP_mul, as(m, column, dtype_of(error)), error));
+    keep(m, op_matmul(m, as(m, q, dtype_of(S)), S, false, false));
+    return S;
+}
+
 static void delta(maker *m) {
     int64_t H = 1 + roll(&m->d, 3), R = 1 + roll(&m->d, 2), dk = 8 * (1 + roll(&m->d, 3)),
             dv = 8 * (1 + roll(&m->d, 3));
@@ -167,34 +195,77 @@ static void delta(maker *m) {
              *lo = low ? state_like(m, ir_tensor(DT_FP16, 4, whole)) : NULL;
     ir_dtype d = low || chance(&m->d, 50) ? DT_FP32 : DT_FP16;
     if (!hi || !ok(m) || (low && (!lo || lo == hi))) return;
-    ir_value *q = make_input(m, d, IR_TYPE(d, H, 1, 1, dk)), *k = make_input(m, d, IR_TYPE(d, H, 1, 1, dk)),
-             *v = make_input(m, d, IR_TYPE(d, H, R, 1, dv)),
-             *decay = make_input(m, d, IR_TYPE(d, H, R, 1, 1)),
-             *beta = make_input(m, d, IR_TYPE(d, H, R, 1, 1));
-    k = op2(m, OP_mul, k, make_scalar(m, d, 0.25f));
     ir_value *memory = as(m, read_state(m, hi), d);
     if (low) memory = op2(m, OP_add, memory, as(m, read_state(m, lo), d));
-    memory = op_reshape(m, memory, 4, (const int64_t[]){H, R, dk, dv});
-    ir_value *faded = inner(m, op2(m, OP_mul, memory, op1(m, OP_sigmoid, decay)));
-    ir_value *recall = inner(m, op_matmul(m, as(m, k, dtype_of(faded)), faded, false, false));
-    ir_value *column =
-        op2(m, OP_mul, op_reshape(m, k, 4, (const int64_t[]){H, 1, dk, 1}), op1(m, OP_sigmoid, beta));
-    ir_value *error = inner(m, op2(m, OP_sub, as(m, v, dtype_of(recall)), recall));
-    ir_value *S = op2(m, OP_add, faded, op2(m, OP_mul, as(m, column, dtype_of(error)), error));
+    ir_value *S = delta_step(m, op_reshape(m, memory, 4, (const int64_t[]){H, R, dk, dv}));
     ir_value *stored = op_reshape(m, S, 4, whole), *half = as(m, stored, DT_FP16);
     write_state(m, hi, half);
     if (low) write_state(m, lo, as(m, op2(m, OP_sub, as(m, stored, DT_FP32), as(m, half, DT_FP32)), DT_FP16));
-    keep(m, op_matmul(m, as(m, q, dtype_of(S)), S, false, false));
+}
+
+/* ---- of several layers in one state ---- */
+
+#define MOST_LAYERS 4
+
+/* What becomes of a layer's part, of the same type: a history, a memory, or any. */
+static ir_value *next_part(maker *m, ir_value *old) {
+    ir_value *h;
+    if (chance(&m->d, 10)) return old;
+    if (old->type.rank == 3) return convolved(m, old, 1, 1, &h);
+    if (m->style != STYLE_TAME) return op2(m, OP_maximum, old, make_const(m, DT_FP16, old->type));
+    ir_type t = old->type;
+    ir_dtype d = chance(&m->d, 70) ? DT_FP32 : DT_FP16;
+    const int64_t heads[4] = {t.dim[1], 1, t.dim[2], t.dim[3]};
+    ir_value *S = delta_step(m, op_reshape(m, as(m, old, d), 4, heads));
+    return as(m, op_reshape(m, S, 4, t.dim), DT_FP16);
+}
+
+/* Parts [1,..] of a state [layers,1,..] are read, all of them are written together, mostly where they were.
+ */
+static void stacked(maker *m) {
+    int64_t n = 2 + roll(&m->d, MOST_LAYERS - 1), size = 8 * (1 + roll(&m->d, 2));
+    bool memory = chance(&m->d, 50);
+    ir_type part = memory ? IR_TYPE(DT_FP16, 1, 1 + roll(&m->d, 3), size, 8)
+                          : IR_TYPE(DT_FP16, 1, 1 + roll(&m->d, 40), 1 + roll(&m->d, 3));
+    ir_type whole = part;
+    for (int i = 0; i < part.rank; i++) whole.dim[i + 1] = part.dim[i];
+    whole.rank++, whole.dim[0] = n;
+    ir_value *s = state_like(m, whole), *next[MOST_LAYERS];
+    if (!s || !ok(m)) return;
+    ir_value *all = read_state(m, s);
+    for (int64_t i = 0; i < n; i++) {
+        if (chance(&m->d, 15)) all = read_state(m, s);
+        int64_t from = chance(&m->d, 95) ? i : roll(&m->d, (uint32_t)n);
+        ir_value *slice = inner(m, op_slice(m, all, 0, from, from + 1));
+        next[i] = next_part(m, op_reshape(m, as(m, slice, DT_FP16), part.rank, part.dim));
+        int64_t shape[IR_MAX_RANK] = {1};
+        for (int d = 0; d < part.rank; d++) shape[d + 1] = part.dim[d];
+        next[i] = op_reshape(m, next[i], whole.rank, shape);
+        if (chance(&m->d, 5)) keep(m, next[i]);
+        if (!ok(m)) return;
+    }
+    if (chance(&m->d, 10)) { /* what two layers leave changes places */
+        ir_value *first = next[0];
+        next[0] = next[1], next[1] = first;
+    }
+    ir_value *data = op_concat(m, next, (uint32_t)n, 0);
+    write_state(m, s, data);
+    if (chance(&m->d, 10)) keep(m, data);
+    if (chance(&m->d, 10)) keep(m, all);
+    if (chance(&m->d, 30)) keep(m, op_slice(m, read_state(m, s), 0, 0, 1));
+    if (chance(&m->d, 5)) write_state(m, s, data);
 }
 
 void make_stated(maker *m) {
-    switch (roll(&m->d, 7)) {
+    switch (roll(&m->d, 9)) {
     case 0:
     case 1:
     case 2: anything(m); break;
     case 3:
     case 4: cache(m); break;
     case 5: history(m); break;
+    case 6:
+    case 7: stacked(m); break;
     default:
         if (m->style != STYLE_TAME)
             anything(m);
