@@ -14,8 +14,8 @@
 enum {
     SMALL = 4096,
     LINE = 64,
-    SAMPLES = 16, /* of a large page, evenly spaced */
-    ENOUGH = 4    /* of them not zero */
+    SAMPLES = 32, /* of a large page */
+    ENOUGH = 8    /* of them not zero */
 };
 
 static void unmap(void *map, size_t n) {
@@ -55,9 +55,16 @@ static bool is_zero(const char *p, size_t n) {
     return !any;
 }
 
+/* Where the i-th sample lies in its share of a large page: by the golden ratio, since evenly spaced samples
+ * would meet the same place of every head's part of a cache, and all of them are filled from the front. */
+static size_t sample_at(uint32_t i) {
+    const size_t share = PAGES_LARGE / SAMPLES;
+    return i * share + (i * 0x9E3779B9u) / (UINT32_MAX / (share / LINE) + 1) * LINE;
+}
+
 static bool full_enough(const char *p) {
     int n = 0;
-    for (int i = 0; i < SAMPLES; i++) n += !is_zero(p + PAGES_LARGE / SAMPLES * (size_t)i, LINE);
+    for (uint32_t i = 0; i < SAMPLES; i++) n += !is_zero(p + sample_at(i), LINE);
     return n >= ENOUGH;
 }
 

@@ -79,12 +79,28 @@ static void test_join_waits_for_a_quarter(void **state) {
     fill(&p, 0, PAGES_LARGE / 8);
     assert_true(pages_join(&p, clock_seconds() + 60));
     assert_int_equal(p.left, LARGE);
-    assert_true(resident(&p) < PAGES_LARGE / SMALL / 4 + LARGE * 16);
+    assert_true(resident(&p) < PAGES_LARGE / SMALL / 4 + LARGE * 32);
     fill(&p, PAGES_LARGE / 8, PAGES_LARGE / 4);
     assert_true(pages_join(&p, clock_seconds() + 60));
     assert_int_equal(p.left, LARGE - 1);
     assert_true(holds(&p, 0, PAGES_LARGE / 4));
     pages_unmap(&p);
+}
+
+/* The same for a cache whose heads lie side by side, each filled from the front: of 2, 4, 8, .. to a page. */
+static void test_join_looks_into_every_head(void **state) {
+    (void)state;
+    for (size_t heads = 2; heads <= 64; heads *= 2) {
+        pages p = make();
+        size_t part = PAGES_LARGE / heads;
+        for (size_t h = 0; h < LARGE * heads; h++) fill(&p, h * part, h * part + part / 8);
+        assert_true(pages_join(&p, clock_seconds() + 60));
+        assert_int_equal(p.left, LARGE);
+        for (size_t h = 0; h < LARGE * heads; h++) fill(&p, h * part, h * part + part * 3 / 8);
+        assert_true(pages_join(&p, clock_seconds() + 60));
+        assert_int_equal(p.left, 0);
+        pages_unmap(&p);
+    }
 }
 
 /* When there is no time, one at a time. */
@@ -145,6 +161,7 @@ int main(void) {
         cmocka_unit_test(test_small_ones),
         cmocka_unit_test(test_join_keeps_content),
         cmocka_unit_test(test_join_waits_for_a_quarter),
+        cmocka_unit_test(test_join_looks_into_every_head),
         cmocka_unit_test(test_join_stops_in_time),
         cmocka_unit_test(test_fill),
         cmocka_unit_test(test_goes_with_its_heap),
