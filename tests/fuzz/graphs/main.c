@@ -38,6 +38,7 @@ static void print_sample(const sample *s) {
     ir_print_program(&text, s->p);
     fputs(str_get(&text), stdout);
     str_free(&text);
+    printf("linear %s, %s\n", kern_path_name[s->linear.decode], kern_path_name[s->linear.prefill]);
     for (size_t c = 0; c < s->n_call; c++) {
         const ir_function *f = s->p->func[s->call[c].func];
         printf("call %zu: %s\n", c, f->name);
@@ -46,6 +47,19 @@ static void print_sample(const sample *s) {
                 print_tensor(f->in[i]->name, &s->call[c].in[i]);
     }
     for (size_t i = 0; i < s->n_state; i++) print_tensor(s->state[i].name, &s->state[i].start);
+}
+
+/* What the plans of fast mode are made of. */
+static void print_fused(const sample *s) {
+    str text = {0};
+    results r = {0};
+    err e = {0};
+    if (by_plan(s, &(plan_form){false, 1, NULL, false, &text}, &r, &e))
+        results_free(&r);
+    else
+        printf("no plan: %s\n", e.msg);
+    fputs(str_get(&text), stdout);
+    str_free(&text);
 }
 
 /* True when all is well. */
@@ -60,7 +74,7 @@ static bool one(uint64_t seed, const arguments *a, tally *t, uint64_t *unmade) {
     }
     t->graphs++;
     bool good = sample_agrees(s, seed, t, text, sizeof text);
-    if (a->print) print_sample(s);
+    if (a->print) print_sample(s), print_fused(s);
     if (!good) {
         printf("seed %" PRIu64 ": %s\n", seed, text);
         sample *small = sample_shrink(s, seed);

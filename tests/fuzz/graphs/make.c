@@ -127,6 +127,8 @@ static bool copy_tensor(ref_tensor *to, const ref_tensor *from, err *e) {
 static bool evaluate(maker *m, const ir_op *op) {
     const ir_value *out = op->n_out ? op->out[0] : NULL;
     if (op->code == OP_const) return ref_tensor_const(&m->env[out->id], out->konst, m->e);
+    if (ir_info(op->code)->flags & OPF_CONTROL)
+        return copy_tensor(&m->env[out->id], &m->env[m->twin_now->id], m->e);
     if (op->code == OP_read_state || op->code == OP_write_state) {
         size_t i = sample_state_of(m->s, ir_in(op, A_input));
         if (op->code == OP_write_state) return true; /* what is read next needs only to be about as large */
@@ -184,13 +186,15 @@ static bool wanted_already(const maker *m, const ir_value *v) {
     return false;
 }
 
-static void want(maker *m, ir_value *v) {
-    if (!v || !v->def || v->konst || wanted_already(m, v) || v->type.kind != IR_TENSOR) return;
+void want(maker *m, ir_value *v) {
+    if (!v || !v->def || v->konst || wanted_already(m, v) || v->type.kind != IR_TENSOR ||
+        m->n_out == MOST_POOL)
+        return;
     m->out[m->n_out++] = v;
 }
 
 void keep(maker *m, ir_value *v) {
-    if (!settle(m) || m->n_pool == MOST_POOL) return;
+    if (!settle(m) || m->n_pool == MOST_POOL || !ir_type_known(&v->type)) return;
     extent x = extent_of(m, v);
     if (x.nan || x.infinite) {
         if (!x.nan && chance(&m->d, 25)) want(m, v);
@@ -245,9 +249,13 @@ static void add_ops(maker *m) {
     static const struct {
         make_fn *fn;
         uint32_t weight;
-    } groups[] = {{make_elementwise, 24}, {make_rearranged, 18}, {make_sliced, 14},
-                  {make_reduced, 10},     {make_product, 9},     {make_indexed, 6},
-                  {make_filled, 3},       {make_planted, 12},    {make_stated, 4}};
+    } groups[] = {{make_elementwise, 24}, {make_rearranged, 18}, {make_sliced, 14}, {make_reduced, 10},
+                  {make_product, 9},      {make_indexed, 6},     {make_filled, 4},  {make_planted, 12},
+                  {make_stated, 5},       {plant_recurrent, 4}};
+    if (m->control && chance(&m->d, 30)) {
+        make_controlled(m);
+        return;
+    }
     uint32_t sum = 0;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) sum += groups[i].weight;
     uint32_t at = roll(&m->d, sum);
@@ -274,6 +282,21 @@ static void fill_function(maker *m) {
     if (ok(m) && !m->n_out) err_set(m->e, ERR_LIMIT, "the function has no results");
 }
 
+static size_t result_index(const maker *m, const ir_value *v) {
+    size_t i = 0;
+    while (i < m->n_out && m->out[i] != v) i++;
+    return i;
+}
+
+static void note_twins(maker *m, size_t func) {
+    sample *s = m->s;
+    for (size_t i = 0; i < m->n_twin; i++) {
+        size_t a = result_index(m, m->twin[i][0]), b = result_index(m, m->twin[i][1]);
+        if (a == m->n_out || b == m->n_out || s->n_twin == MOST_TWINS) continue;
+        s->twin[s->n_twin].func = func, s->twin[s->n_twin].a = a, s->twin[s->n_twin++].b = b;
+    }
+}
+
 static void drop_values(maker *m) {
     for (size_t i = 0; i < MOST_VALUES; i++) ref_tensor_drop(&m->env[i]);
     ref_eval_free_spares(&m->v);
@@ -283,12 +306,14 @@ static void drop_values(maker *m) {
 static void make_function(maker *m, size_t index) {
     char name[8];
     snprintf(name, sizeof name, "f%zu", index);
-    m->b = ir_build(m->s->p, name, chance(&m->d, 80) ? 9 : 10, m->e);
-    m->v.spec = 9;
-    m->n_pool = m->n_out = m->done = 0;
+    m->spec = m->s->p->n_func ? m->spec : chance(&m->d, 30) ? IR_SPEC_COREAI : chance(&m->d, 70) ? 9 : 10;
+    m->b = ir_build(m->s->p, name, m->spec, m->e);
+    m->v.spec = m->spec;
+    m->n_pool = m->n_out = m->n_twin = m->done = 0;
     memset(m->state, 0, sizeof m->state), memset(m->state_now, 0, sizeof m->state_now);
     memset(m->in, 0, MADE_CALLS * sizeof *m->in);
     fill_function(m);
+    note_twins(m, index);
     ir_function *f = ok(m) ? m->b.f : NULL;
     ir_build_end(&m->b);
     if (f && f->n_in > MOST_IN) err_set(m->e, ERR_LIMIT, "too many inputs");
@@ -349,7 +374,7 @@ static void open_size(maker *m) {
     size_t func = roll(&m->d, (uint32_t)m->s->p->n_func);
     ir_function *f = m->s->p->func[func];
     ref_tensor was[MADE_CALLS] = {0};
-    if (!f->n_in) return;
+    if (!f->n_in || m->control) return;
     size_t i = roll(&m->d, (uint32_t)f->n_in);
     ir_type *t = &f->in[i]->type;
     if (t->kind != IR_TENSOR || !dtype_is_float((ir_dtype)t->dtype) || !t->rank) return;
@@ -375,6 +400,17 @@ static void open_size(maker *m) {
     }
 }
 
+static void choose_paths(maker *m) {
+    static const plan_linear paths[] = {{KERN_INT16, KERN_BF16},
+                                        {KERN_INT16, KERN_BF16},
+                                        {KERN_INT16, KERN_INT16},
+                                        {KERN_BF16, KERN_BF16},
+                                        {KERN_INT8, KERN_INT8}};
+    if (chance(&m->d, 55)) return;
+    m->s->linear = paths[roll(&m->d, 5)];
+    m->s->exact = false;
+}
+
 sample *sample_make(uint64_t seed, err *e) {
     arena *a = arena_new(), *scratch = arena_new();
     sample *s = ARENA_NEW(a, sample);
@@ -391,7 +427,9 @@ sample *sample_make(uint64_t seed, err *e) {
     m->expose = (uint32_t[]){0, 4, 25}[roll(&m->d, 3)];
     m->half = (uint32_t[]){0, 50, 100}[roll(&m->d, 3)];
     s->exact = m->style == STYLE_EXACT;
-    size_t n_func = chance(&m->d, 85) ? 1 : 2;
+    m->control = chance(&m->d, 4);
+    choose_paths(m);
+    size_t n_func = m->control || chance(&m->d, 85) ? 1 : 2;
     s->n_call = 1 + roll(&m->d, 3) + (n_func > 1);
     for (size_t c = 0; c < s->n_call; c++) s->call[c].func = c < n_func ? c : roll(&m->d, (uint32_t)n_func);
     for (size_t i = 0; i < n_func && ok(m); i++) make_function(m, i);

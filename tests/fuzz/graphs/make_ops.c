@@ -16,6 +16,10 @@ ir_value *op_cast(maker *m, ir_value *x, ir_dtype d) {
     return b_op(&m->b, OP_cast, NULL, A_x, x, A_dtype, b_text(&m->b, dtype_name(d)), A_NONE);
 }
 
+ir_value *op_as(maker *m, ir_value *x, ir_dtype d) {
+    return dtype_of(x) == d ? x : op_cast(m, x, d);
+}
+
 ir_value *op_reshape(maker *m, ir_value *x, int rank, const int64_t *dim) {
     return b_op(&m->b, OP_reshape, NULL, A_x, x, A_shape, make_list(m, dim, rank), A_NONE);
 }

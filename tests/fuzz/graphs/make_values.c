@@ -95,15 +95,22 @@ static void comparison(maker *m) {
     static const ir_opcode all[] = {OP_less,          OP_less_equal, OP_greater,
                                     OP_greater_equal, OP_equal,      OP_not_equal};
     static const ir_opcode logic[] = {OP_logical_and, OP_logical_or, OP_logical_xor};
-    ir_value *x = pick(m, ANY, 0, 5);
+    ir_value *x = chance(&m->d, 50) ? pick(m, BOOL, 0, 5) : pick(m, FLOAT | INT, 0, 5);
     if (!x) return;
-    if (x->type.dtype == DT_BOOL) {
-        ir_value *y = other(m, x);
-        keep(m, chance(&m->d, 30) ? op1(m, OP_logical_not, x) : op2(m, logic[roll(&m->d, 3)], x, y));
-    } else {
-        ir_value *y = other(m, x);
-        keep(m, op2(m, all[roll(&m->d, 6)], x, y));
+    if (x->type.dtype == DT_BOOL && chance(&m->d, 30)) {
+        keep(m, op1(m, OP_logical_not, x));
+        return;
     }
+    ir_value *y = other(m, x);
+    keep(m, op2(m, x->type.dtype == DT_BOOL ? logic[roll(&m->d, 3)] : all[roll(&m->d, 6)], x, y));
+}
+
+/* x as numbers of another type can be. */
+static void rounding(maker *m) {
+    static const char *const types[] = {"bf16", "fp8e4m3fn", "fp8e5m2"};
+    ir_value *x = pick_float(m, 0, 5);
+    if (m->style == STYLE_WILD || m->spec < IR_SPEC_COREAI) return;
+    keep(m, b_op(&m->b, OP_round_as, NULL, A_x, x, A_dtype, b_text(&m->b, types[roll(&m->d, 3)]), A_NONE));
 }
 
 static void choice(maker *m) {
@@ -159,8 +166,9 @@ static void quantized(maker *m) {
 }
 
 void make_elementwise(maker *m) {
-    static make_fn *const kinds[] = {unary,      unary,  unary,  binary,     binary,     binary,   binary,
-                                     comparison, choice, choice, conversion, conversion, quantized};
+    static make_fn *const kinds[] = {unary,  unary,      unary,      binary,     binary,
+                                     binary, binary,     comparison, comparison, choice,
+                                     choice, conversion, conversion, quantized,  rounding};
     kinds[roll(&m->d, sizeof kinds / sizeof *kinds)](m);
 }
 
@@ -200,16 +208,18 @@ static void order(maker *m) {
     ir_value *at = b_i32(&m->b, axis), *up = b_bool(&m->b, chance(&m->d, 40));
     switch (roll(&m->d, 4)) {
     case 0: {
-        ir_value *kept = b_bool(&m->b, chance(&m->d, 50));
+        ir_value *kept = b_bool(&m->b, chance(&m->d, 50)),
+                 *type = chance(&m->d, 20) ? b_text(&m->b, "uint16") : NULL;
         keep(m, b_op(&m->b, chance(&m->d, 50) ? OP_reduce_argmax : OP_reduce_argmin, NULL, A_x, x, A_axis, at,
-                     A_keep_dims, kept, A_NONE));
+                     A_keep_dims, kept, A_output_dtype, type, A_NONE));
         break;
     }
     case 1: {
-        ir_value *k = b_i32(&m->b, 1 + (int32_t)roll(&m->d, n < 12 ? (uint32_t)n : 12)), *sorted = NULL;
+        ir_value *k = b_i32(&m->b, 1 + (int32_t)roll(&m->d, n < 12 ? (uint32_t)n : 12)), *sorted = NULL,
+                 *type = chance(&m->d, 20) ? b_text(&m->b, "uint16") : NULL;
         if (chance(&m->d, 50)) sorted = b_bool(&m->b, chance(&m->d, 70));
         b_op_multi(&m->b, OP_topk, NULL, out, 2, A_x, x, A_k, k, A_axis, at, A_ascending, up, A_sort, sorted,
-                   A_NONE);
+                   A_output_indices_dtype, type, A_NONE);
         keep(m, out[0]), keep(m, out[1]);
         break;
     }
@@ -273,6 +283,32 @@ static void linear(maker *m) {
     keep(m, op_linear(m, x, make_size(m), chance(&m->d, 40)));
 }
 
+/* As wide as the kernels of packed weights and their many rows at a time want it. */
+static void wide_linear(maker *m) {
+    static const int64_t rows[] = {1, 1, 2, 3, 5, 8, 9, 16, 17, 33},
+                         cols[] = {32, 64, 96, 128, 192, 256, 320}, outs[] = {16, 24, 32, 48, 64, 96, 130};
+    ir_dtype d = chance(&m->d, m->half) ? DT_FP16 : DT_FP32;
+    int64_t k = cols[roll(&m->d, 7)], n = outs[roll(&m->d, 7)], t = rows[roll(&m->d, 10)];
+    if (chance(&m->d, 30)) { /* channels first, perhaps in groups */
+        int64_t g = chance(&m->d, 40) ? 2 : 1;
+        ir_value *x = make_input(m, d, IR_TYPE(d, 1, k, 1, t)),
+                 *w = make_weight(m, d, IR_TYPE(d, n, k / g, 1, 1));
+        ir_value *groups = b_i32(&m->b, (int32_t)g);
+        keep(m, b_op(&m->b, OP_conv, NULL, A_x, x, A_weight, w, A_groups, groups, A_NONE));
+        return;
+    }
+    ir_value *x = make_input(m, d, IR_TYPE(d, t, k));
+    if (m->style != STYLE_EXACT && chance(&m->d, 50)) x = plant_norm(m, x);
+    keep(m, x->type.rank == 2 ? op_linear(m, x, n, chance(&m->d, 30)) : x);
+}
+
+static void whole_numbers(maker *m) {
+    ir_value *x = pick(m, INT, 2, 4);
+    if (!x || !count_of(x)) return;
+    int64_t k = x->type.dim[x->type.rank - 1];
+    keep(m, op_matmul(m, x, make_const(m, DT_INT32, IR_TYPE(DT_INT32, k, make_size(m))), false, false));
+}
+
 static void matmul(maker *m) {
     ir_value *x = pick_float(m, 1, 5), *y = NULL;
     int rank = x->type.rank;
@@ -322,6 +358,8 @@ static void convolution(maker *m) {
     if (!count_of(x) || c > 70 || out > 70) return;
     bool point = chance(&m->d, 50), turned = chance(&m->d, 12);
     if (chance(&m->d, 30)) g = c, out = c * (chance(&m->d, 70) ? 1 : 2);
+    if (g == 1 && c % 4 == 0 && chance(&m->d, 40))
+        g = chance(&m->d, 50) ? 2 : 4, out = g * (1 + roll(&m->d, 16));
     ir_type w = ir_scalar(dtype_of(x));
     w.dim[w.rank++] = turned ? c : out, w.dim[w.rank++] = turned ? out / g : c / g;
     for (int d = 2; d < rank; d++) {
@@ -356,14 +394,21 @@ static void attention(maker *m) {
     if (ir_type_count(&k) > 6000 || ir_type_count(&v) > 6000 || ir_type_count(&s) > 6000) return;
     for (int d = 0; d + 2 < rank; d++)
         if (chance(&m->d, 70)) s.dim[d] = 1;
-    if (chance(&m->d, 60)) mask = make_input(m, chance(&m->d, 70) ? dtype_of(q) : DT_BOOL, s);
     ir_value *key = make_input(m, dtype_of(q), k), *value = make_input(m, dtype_of(q), v);
+    if (m->spec >= IR_SPEC_COREAI && rank == 4 && keys >= q->type.dim[2] && chance(&m->d, 25)) {
+        ir_value *scale = b_f32(&m->b, 0.3f);
+        keep(m, b_op(&m->b, OP_causal_attention, NULL, A_query, q, A_key, key, A_value, value, A_scale, scale,
+                     A_NONE));
+        return;
+    }
+    if (chance(&m->d, 60)) mask = make_input(m, chance(&m->d, 70) ? dtype_of(q) : DT_BOOL, s);
     keep(m, b_op(&m->b, OP_scaled_dot_product_attention, NULL, A_query, q, A_key, key, A_value, value,
                  A_attn_mask, mask, A_NONE));
 }
 
 void make_product(maker *m) {
-    static make_fn *const kinds[] = {linear, linear, linear,      matmul,      matmul,
-                                     matmul, einsum, convolution, convolution, attention};
+    static make_fn *const kinds[] = {linear,      linear,    wide_linear, wide_linear,  matmul,
+                                     matmul,      matmul,    einsum,      convolution,  convolution,
+                                     convolution, attention, attention,   whole_numbers};
     kinds[roll(&m->d, sizeof kinds / sizeof *kinds)](m);
 }

@@ -144,6 +144,36 @@ static void repeated(maker *m) {
         keep(m, b_op(&m->b, OP_tile, NULL, A_x, x, A_reps, make_list(m, v, x->type.rank), A_NONE));
 }
 
+static void broadcast(maker *m) {
+    ir_value *x = pick(m, ANY, 0, 4);
+    int64_t to[IR_MAX_RANK];
+    int n = 0;
+    if (!x || count_of(x) > 1000 || m->spec < IR_SPEC_COREAI) return;
+    if (chance(&m->d, 50)) to[n++] = 1 + roll(&m->d, 4);
+    for (int d = 0; d < x->type.rank; d++) {
+        int64_t have = x->type.dim[d];
+        to[n++] = have == 1 && chance(&m->d, 60) ? 1 + roll(&m->d, 4) : chance(&m->d, 20) ? -1 : have;
+    }
+    if (n) keep(m, b_op(&m->b, OP_broadcast_to, NULL, A_x, x, A_shape, make_list(m, to, n), A_NONE));
+}
+
+/* Sizes taken from a shape at run time: [d0, -1], and back. */
+static void reshaped_by_shape(maker *m) {
+    ir_value *x = pick(m, FLOAT | INT, 2, 5);
+    if (!x || !count_of(x)) return;
+    ir_value *sizes = op1(m, OP_shape, x), *part[2] = {NULL, b_ints(&m->b, (int32_t[]){-1}, 1)};
+    int at = (int)roll(&m->d, (uint32_t)x->type.rank);
+    part[0] = op_slice(m, sizes, 0, at, at + 1);
+    if (chance(&m->d, 40)) {
+        ir_value *v = b_op(&m->b, OP_gather, NULL, A_x, sizes, A_indices, b_i32(&m->b, at), A_axis,
+                           b_i32(&m->b, 0), A_NONE);
+        part[0] =
+            b_op(&m->b, OP_expand_dims, NULL, A_x, v, A_axes, make_list(m, (const int64_t[]){0}, 1), A_NONE);
+    }
+    ir_value *y = b_op(&m->b, OP_reshape, NULL, A_x, x, A_shape, op_concat(m, part, 2, 0), A_NONE);
+    keep(m, op_reshape(m, y, x->type.rank, x->type.dim));
+}
+
 static void padded(maker *m) {
     static const char *const modes[] = {"constant", "reflect", "replicate"};
     ir_value *x = pick_float(m, 1, 5), *value = NULL;
@@ -181,9 +211,10 @@ static void band(maker *m) {
 }
 
 void make_rearranged(maker *m) {
-    static make_fn *const kinds[] = {reshape,  reshape,  reshape, transpose, transpose, transpose, dims,
-                                     dims,     concat,   concat,  concat,    split,     split,     split,
-                                     repeated, repeated, padded,  windows,   band};
+    static make_fn *const kinds[] = {reshape, reshape,   reshape,          transpose, transpose, transpose,
+                                     dims,    dims,      concat,           concat,    concat,    split,
+                                     split,   split,     repeated,         repeated,  padded,    windows,
+                                     band,    broadcast, reshaped_by_shape};
     kinds[roll(&m->d, sizeof kinds / sizeof *kinds)](m);
 }
 
@@ -286,8 +317,24 @@ static void update(maker *m) {
                  stride, A_begin_mask, bm, A_end_mask, em, A_squeeze_mask, sq, A_NONE));
 }
 
+/* x[.., at, ..] with an index that is known at run time only. */
+static void row_at(maker *m) {
+    ir_value *x = pick(m, FLOAT | INT, 1, 5), *b[IR_MAX_RANK], *e[IR_MAX_RANK];
+    if (!x || !count_of(x)) return;
+    int rank = x->type.rank, axis = (int)roll(&m->d, (uint32_t)rank);
+    uint8_t squeeze[IR_MAX_RANK] = {0}, open[IR_MAX_RANK] = {0};
+    ir_value *at = make_ints(m, IR_TYPE(DT_INT32, 1), 0, (int32_t)x->type.dim[axis] - 1),
+             *one = b_ints(&m->b, (int32_t[]){1}, 1), *zero = b_ints(&m->b, (int32_t[]){0}, 1);
+    for (int d = 0; d < rank; d++) b[d] = e[d] = zero, open[d] = d != axis;
+    b[axis] = at, e[axis] = op2(m, OP_add, at, one), squeeze[axis] = 1;
+    ir_value *begin = op_concat(m, b, (uint32_t)rank, 0), *end = op_concat(m, e, (uint32_t)rank, 0),
+             *bm = flags(m, open, rank), *em = flags(m, open, rank), *sq = flags(m, squeeze, rank);
+    keep(m, b_op(&m->b, OP_slice_by_index, NULL, A_x, x, A_begin, begin, A_end, end, A_begin_mask, bm,
+                 A_end_mask, em, A_squeeze_mask, sq, A_NONE));
+}
+
 void make_sliced(maker *m) {
-    static make_fn *const kinds[] = {slice, slice, slice, slice_by_size, update};
+    static make_fn *const kinds[] = {slice, slice, slice, slice_by_size, update, row_at};
     kinds[roll(&m->d, sizeof kinds / sizeof *kinds)](m);
 }
 
@@ -295,8 +342,17 @@ void make_sliced(maker *m) {
 
 /* Indices into n elements; sometimes beyond, where that is clamped. */
 static ir_value *indices(maker *m, ir_type shape, int64_t n) {
-    bool beyond = chance(&m->d, 15);
-    return make_ints(m, shape, (int32_t)-n - beyond * 3, (int32_t)n - 1 + beyond * 3);
+    bool beyond = chance(&m->d, 15), narrow = chance(&m->d, 15);
+    if (narrow && chance(&m->d, 50)) {
+        ir_value *v = make_ints(m, shape, 0, (int32_t)n - 1);
+        return op_cast(m, v, n > 256 || chance(&m->d, 50) ? DT_UINT16 : DT_UINT8);
+    }
+    ir_value *v = make_ints(m, shape, (int32_t)-n - beyond * 3, (int32_t)n - 1 + beyond * 3);
+    return narrow ? op_cast(m, v, DT_INT16) : v;
+}
+
+static ir_value *wide(maker *m, ir_value *v) {
+    return v->type.dtype == DT_INT32 ? v : op_cast(m, v, DT_INT32);
 }
 
 static void gather(maker *m) {
@@ -311,7 +367,7 @@ static void gather(maker *m) {
     if (axis > 0 && chance(&m->d, 30)) {
         batch = 1, t.rank = 2, t.dim[0] = x->type.dim[0], t.dim[1] = 1 + roll(&m->d, 4);
     }
-    if (ir_type_count(&t) > 40) t.rank = 0;
+    if (ir_type_count(&t) > 40) t.rank = 0, batch = 0;
     ir_value *index = indices(m, t, x->type.dim[axis]),
              *at = b_i32(&m->b, chance(&m->d, 30) ? axis - rank : axis);
     keep(m, b_op(&m->b, OP_gather, NULL, A_x, x, A_indices, index, A_axis, at, A_batch_dims,
@@ -331,10 +387,13 @@ static void along_axis(maker *m) {
 static void gather_nd(maker *m) {
     ir_value *x = pick(m, FLOAT | INT, 1, 4);
     if (!x || !count_of(x)) return;
-    int64_t least = x->type.dim[0], depth = 1 + roll(&m->d, (uint32_t)x->type.rank);
-    for (int i = 1; i < depth; i++) least = x->type.dim[i] < least ? x->type.dim[i] : least;
-    ir_value *index = indices(m, IR_TYPE(DT_INT32, 1 + roll(&m->d, 4), depth), least);
-    keep(m, b_op(&m->b, OP_gather_nd, NULL, A_x, x, A_indices, index, A_NONE));
+    bool batch = x->type.rank > 1 && chance(&m->d, 30);
+    int64_t depth = 1 + roll(&m->d, (uint32_t)x->type.rank - batch), least = x->type.dim[batch];
+    for (int i = 1; i < depth; i++) least = x->type.dim[i + batch] < least ? x->type.dim[i + batch] : least;
+    ir_type t = IR_TYPE(DT_INT32, 1 + roll(&m->d, 4), depth);
+    if (batch) t.dim[0] = x->type.dim[0];
+    ir_value *index = indices(m, t, least), *dims = batch ? b_i32(&m->b, 1) : NULL;
+    keep(m, b_op(&m->b, OP_gather_nd, NULL, A_x, x, A_indices, index, A_batch_dims, dims, A_NONE));
 }
 
 static void scatter(maker *m) {
@@ -354,8 +413,8 @@ static void scatter(maker *m) {
         u.dim[0] = t.dim[0];
         t.dim[t.rank++] = 1;
     }
-    ir_value *index = indices(m, t, n), *updates = make_input(m, dtype_of(x), u), *at = b_i32(&m->b, axis),
-             *mode = b_text(&m->b, modes[roll(&m->d, 5)]);
+    ir_value *index = wide(m, indices(m, t, n)), *updates = make_input(m, dtype_of(x), u),
+             *at = b_i32(&m->b, axis), *mode = b_text(&m->b, modes[roll(&m->d, 5)]);
     if (kind == 2)
         keep(m, b_op(&m->b, OP_scatter_nd, NULL, A_data, x, A_indices, index, A_updates, updates, A_mode,
                      mode, A_NONE));
@@ -382,13 +441,22 @@ static void one_hot(maker *m) {
                  on, A_off_value, off, A_NONE));
 }
 
+/* Where x is not 0: how many rows there are is known at run time only. */
+static void found(maker *m) {
+    ir_value *x = pick(m, ANY, 1, 4);
+    if (!x || !count_of(x) || chance(&m->d, 60)) return; /* no plan has it */
+    ir_value *at = op1(m, OP_non_zero, x);
+    keep(m, op_reduce(m, chance(&m->d, 50) ? OP_reduce_sum : OP_reduce_max, at, 0, false));
+}
+
 void make_filled(maker *m) {
+    static const ir_dtype kinds[] = {DT_FP16, DT_FP16, DT_FP32, DT_FP32, DT_INT32};
     ir_value *x;
-    ir_dtype d = chance(&m->d, 50) ? DT_FP16 : DT_FP32;
-    switch (roll(&m->d, 5)) {
+    ir_dtype d = kinds[roll(&m->d, 5)];
+    switch (roll(&m->d, 6)) {
     case 0: {
         ir_value *a = make_scalar(m, d, 1), *b = make_scalar(m, d, 9),
-                 *c = make_scalar(m, d, m->style == STYLE_EXACT ? 2 : 0.5f);
+                 *c = make_scalar(m, d, m->style == STYLE_EXACT || d == DT_INT32 ? 2 : 0.5f);
         keep(m, b_op(&m->b, OP_range_1d, NULL, A_start, a, A_end, b, A_step, c, A_NONE));
         break;
     }
@@ -407,6 +475,7 @@ void make_filled(maker *m) {
         x = pick(m, ANY, 1, 5);
         if (x) keep(m, op1(m, OP_shape, x));
         break;
+    case 4: found(m); break;
     default: one_hot(m);
     }
 }

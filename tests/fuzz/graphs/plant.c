@@ -215,6 +215,32 @@ static ir_value *attend(maker *m, ir_value *q, ir_value *k, ir_value *v) {
     return op_matmul(m, s, v, false, false);
 }
 
+/* Keys times queries, [1,H,S,T], with the weights turned in the second product; query [1,H,D,T]. */
+static ir_value *attend_turned(maker *m, ir_value *q, ir_value *k, ir_value *v) {
+    int64_t tokens = q->type.dim[2], keys = k->type.dim[2];
+    ir_value *mask = causal(m, dtype_of(q), tokens, keys);
+    mask = op_swap(m, mask, mask->type.rank - 2, mask->type.rank - 1);
+    q = op_swap(m, q, 2, 3);
+    ir_value *s = inner(m, op_matmul(m, k, q, false, false));
+    if (chance(&m->d, 50)) s = inner(m, op2(m, OP_mul, s, number(m, s, 0.25f)));
+    s = inner(m, op2(m, OP_add, s, op_as(m, mask, dtype_of(s))));
+    s = inner(m, softmax(m, s, chance(&m->d, 50) ? -2 : 2));
+    return op_matmul(m, op_as(m, s, dtype_of(v)), v, true, false);
+}
+
+/* The weights change their shape before the second product. */
+static ir_value *attend_flat(maker *m, ir_value *q, ir_value *k, ir_value *v) {
+    int64_t h = q->type.dim[1], tokens = q->type.dim[2], keys = k->type.dim[2], e = v->type.dim[3];
+    ir_value *mask = causal(m, dtype_of(q), tokens, keys), *s = inner(m, op_matmul(m, q, k, false, true));
+    if (chance(&m->d, 50)) s = inner(m, op2(m, OP_mul, s, number(m, s, 0.25f)));
+    s = inner(m, op2(m, OP_add, s, op_as(m, mask, dtype_of(s))));
+    s = inner(m, softmax(m, s, -1));
+    s = inner(m, op_reshape(m, s, 3, (const int64_t[]){h, tokens, keys}));
+    v = op_reshape(m, v, 3, (const int64_t[]){h, keys, e});
+    return op_reshape(m, op_matmul(m, op_as(m, s, dtype_of(v)), v, false, false), 4,
+                      (const int64_t[]){1, h, tokens, e});
+}
+
 ir_value *plant_attention(maker *m, ir_value *key, ir_value *value, int64_t tokens) {
     int64_t g = key->type.dim[1], d = key->type.dim[3], r = 1 + roll(&m->d, 3);
     ir_value *q = make_input(m, dtype_of(key), IR_TYPE(DT_FP16, 1, g * r, tokens, d));
@@ -235,7 +261,8 @@ ir_value *plant_attention(maker *m, ir_value *key, ir_value *value, int64_t toke
         y = op_reshape(m, y, 4, (const int64_t[]){1, g * r, tokens, e});
     } else {
         ir_value *k = inner(m, repeated(m, key, r)), *v = inner(m, repeated(m, value, r));
-        y = attend(m, q, k, v);
+        uint32_t form = roll(&m->d, 6);
+        y = form == 0 ? attend_turned(m, q, k, v) : form == 1 ? attend_flat(m, q, k, v) : attend(m, q, k, v);
     }
     if (!ok(m) || y->type.rank != 4 || chance(&m->d, 30)) return y;
     y = op_transpose(m, y, (const int64_t[]){0, 2, 1, 3});

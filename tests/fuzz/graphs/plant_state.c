@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 /* A state of this type, fp16: one of the session, or a new one. NULL: there are enough. */
-static ir_value *state_like(maker *m, ir_type t) {
+ir_value *state_like(maker *m, ir_type t) {
     sample *s = m->s;
     t.kind = IR_TENSOR, t.dtype = DT_FP16;
     size_t i = 0;
@@ -23,16 +23,12 @@ static ir_value *state_like(maker *m, ir_type t) {
     return m->state[i];
 }
 
-static ir_value *read_state(maker *m, ir_value *state) {
+ir_value *read_state(maker *m, ir_value *state) {
     return b_op(&m->b, OP_read_state, NULL, A_input, state, A_NONE);
 }
 
-static void write_state(maker *m, ir_value *state, ir_value *v) {
+void write_state(maker *m, ir_value *state, ir_value *v) {
     b_op_multi(&m->b, OP_write_state, NULL, NULL, 0, A_input, state, A_data, v, A_NONE);
-}
-
-static ir_value *as(maker *m, ir_value *v, ir_dtype d) {
-    return dtype_of(v) == d ? v : op_cast(m, v, d);
 }
 
 /* ---- any ---- */
@@ -96,7 +92,42 @@ static ir_value *updated(maker *m, ir_value *old, ir_value *rows, const place_of
     if (dtype_of(mask) != DT_FP16) mask = op_cast(m, mask, DT_FP16);
     ir_value *kept = inner(m, op2(m, OP_mul, old, op2(m, OP_sub, one, mask)));
     ir_value *added = inner(m, op2(m, OP_mul, rows, mask));
-    return op2(m, OP_add, as(m, kept, DT_FP16), as(m, added, DT_FP16));
+    return op2(m, OP_add, op_as(m, kept, DT_FP16), op_as(m, added, DT_FP16));
+}
+
+/* Attention over what the cache holds up to now: how much is known at run time only. */
+static void visible(maker *m, const place_of *p, ir_value *k, ir_value *v, const int64_t *dim) {
+    int64_t tokens = p->tokens, heads = dim[1] * (1 + roll(&m->d, 2));
+    ir_dtype d = dtype_of(k);
+    ir_value *q = make_input(m, d, IR_TYPE(d, 1, heads, tokens, dim[3])), *part[4], *y;
+    for (int i = 0; i < 4; i++)
+        part[i] = b_ints(&m->b, (int32_t[]){i == 0 ? 1 : i == 1 ? 1 : (int32_t)tokens}, 1);
+    part[3] = op_slice(m, p->end, 0, p->axis, p->axis + 1);
+    ir_value *all = op_concat(m, part, 4, 0), *zeros = make_list(m, (const int64_t[]){0, 0, 0, 0}, 4);
+    ir_value *mask = make_const(m, d, IR_TYPE(d, 1, 1, tokens, dim[2]));
+    mask = b_op(&m->b, OP_slice_by_index, NULL, A_x, mask, A_begin, zeros, A_end, all, A_NONE);
+    k = b_op(&m->b, OP_slice_by_index, NULL, A_x, k, A_begin, zeros, A_end, p->end, A_NONE);
+    v = b_op(&m->b, OP_slice_by_index, NULL, A_x, v, A_begin, zeros, A_end, p->end, A_NONE);
+    if (heads != dim[1]) {
+        ir_value *reps = make_list(m, (const int64_t[]){1, 1, heads / dim[1], 1, 1}, 5),
+                 *axis = b_ints(&m->b, (int32_t[]){2}, 1), *both[2] = {k, v};
+        for (int i = 0; i < 2; i++) {
+            ir_value *x = b_op(&m->b, OP_expand_dims, NULL, A_x, both[i], A_axes, axis, A_NONE);
+            x = b_op(&m->b, OP_tile, NULL, A_x, x, A_reps, reps, A_NONE);
+            both[i] = op_reshape(m, x, 4, (const int64_t[]){1, heads, -1, dim[3]});
+        }
+        k = both[0], v = both[1];
+    }
+    if (chance(&m->d, 30)) {
+        y = b_op(&m->b, OP_scaled_dot_product_attention, NULL, A_query, q, A_key, k, A_value, v, A_attn_mask,
+                 mask, A_NONE);
+    } else {
+        y = op2(m, OP_mul, op_matmul(m, q, k, false, true), make_scalar(m, d, 0.25f));
+        y = op2(m, OP_add, y, mask);
+        y = b_op(&m->b, OP_softmax, NULL, A_x, y, A_axis, b_i32(&m->b, -1), A_NONE);
+        y = op_matmul(m, y, v, false, false);
+    }
+    keep(m, y);
 }
 
 static void cache(maker *m) {
@@ -113,10 +144,10 @@ static void cache(maker *m) {
     if (m->style != STYLE_EXACT && chance(&m->d, 50)) nk = plant_rope(m, nk);
     ir_value *old_k = read_state(m, k), *old_v = v == k && chance(&m->d, 50) ? old_k : read_state(m, v);
     if (chance(&m->d, 20)) keep(m, old_k);
-    ir_value *new_k = updated(m, old_k, as(m, nk, DT_FP16), &p);
+    ir_value *new_k = updated(m, old_k, op_as(m, nk, DT_FP16), &p);
     write_state(m, k, new_k);
     if (v == k) old_v = read_state(m, v);
-    ir_value *new_v = updated(m, old_v, as(m, nv, DT_FP16), &p);
+    ir_value *new_v = updated(m, old_v, op_as(m, nv, DT_FP16), &p);
     write_state(m, v, new_v);
     if (chance(&m->d, 70)) new_k = read_state(m, k), new_v = read_state(m, v);
     if (chance(&m->d, 15)) keep(m, old_v);
@@ -124,7 +155,11 @@ static void cache(maker *m) {
         keep(m, new_k), keep(m, new_v);
         return;
     }
-    new_k = as(m, new_k, t), new_v = as(m, new_v, t);
+    new_k = op_as(m, new_k, t), new_v = op_as(m, new_v, t);
+    if (chance(&m->d, 20) && ok(m)) {
+        visible(m, &p, new_k, new_v, dim);
+        return;
+    }
     if (chance(&m->d, 15) && size > 2) {
         int64_t n = 1 + roll(&m->d, (uint32_t)size - 1);
         new_k = op_slice(m, new_k, 2, 0, n), new_v = op_slice(m, new_v, 2, 0, n);
@@ -132,144 +167,15 @@ static void cache(maker *m) {
     keep(m, plant_attention(m, new_k, new_v, tokens));
 }
 
-/* ---- convolutions ---- */
-
-/* Over the history old [1,C,n] and new columns; the columns that follow on the history from number `from` on.
- */
-static ir_value *convolved(maker *m, ir_value *old, int64_t tokens, int64_t from, ir_value **history) {
-    int64_t c = old->type.dim[1], n = old->type.dim[2];
-    ir_value *u = chance(&m->d, 50)
-                      ? make_input(m, DT_FP16, IR_TYPE(DT_FP16, 1, c, tokens))
-                      : op_swap(m, make_input(m, DT_FP16, IR_TYPE(DT_FP16, 1, tokens, c)), 1, 2);
-    ir_value *h = *history = op_concat(m, (ir_value *[]){old, u}, 2, 2);
-    ir_value *kept = op_slice(m, h, 2, from, from + n);
-    ir_dtype d = chance(&m->d, 50) ? DT_FP32 : DT_FP16;
-    ir_value *x = inner(m, h), *w = make_const(m, d, IR_TYPE(DT_FP16, c, 1, n + 1)),
-             *groups = b_i32(&m->b, (int32_t)c);
-    ir_value *y =
-        inner(m, b_op(&m->b, OP_conv, NULL, A_x, as(m, x, d), A_weight, w, A_groups, groups, A_NONE));
-    if (chance(&m->d, 40)) y = as(m, y, DT_FP32);
-    if (chance(&m->d, 70) && m->style != STYLE_EXACT) y = op1(m, OP_silu, y);
-    keep(m, y);
-    return kept;
-}
-
-static void history(maker *m) {
-    int64_t c = make_size(m), n = 1 + roll(&m->d, 3), tokens = chance(&m->d, 50) ? 1 : 1 + roll(&m->d, 20);
-    ir_value *s = state_like(m, IR_TYPE(DT_FP16, 1, c, n)), *h;
-    if (!s || !ok(m) || c > 300) return;
-    ir_value *kept = convolved(m, read_state(m, s), tokens, chance(&m->d, 90) ? tokens : 0, &h);
-    if (chance(&m->d, 70)) write_state(m, s, kept);
-    if (chance(&m->d, 30)) write_state(m, s, op_slice(m, h, 2, tokens, tokens + n));
-}
-
-/* ---- the delta rule ---- */
-
-/* One token: S = S decay + k^T beta (v - k S decay), the result q S. memory [H,R,dk,dv]: S, the new one is
- * given back. */
-static ir_value *delta_step(maker *m, ir_value *memory) {
-    ir_dtype d = dtype_of(memory);
-    int64_t H = memory->type.dim[0], R = memory->type.dim[1], dk = memory->type.dim[2],
-            dv = memory->type.dim[3];
-    ir_value *q = make_input(m, d, IR_TYPE(d, H, 1, 1, dk)), *k = make_input(m, d, IR_TYPE(d, H, 1, 1, dk)),
-             *v = make_input(m, d, IR_TYPE(d, H, R, 1, dv)),
-             *decay = make_input(m, d, IR_TYPE(d, H, R, 1, 1)),
-             *beta = make_input(m, d, IR_TYPE(d, H, R, 1, 1));
-    k = op2(m, OP_mul, k, make_scalar(m, d, 0.25f));
-    ir_value *faded = inner(m, op2(m, OP_mul, memory, op1(m, OP_sigmoid, decay)));
-    ir_value *recall = inner(m, op_matmul(m, as(m, k, dtype_of(faded)), faded, false, false));
-    ir_value *column =
-        op2(m, OP_mul, op_reshape(m, k, 4, (const int64_t[]){H, 1, dk, 1}), op1(m, OP_sigmoid, beta));
-    ir_value *error = inner(m, op2(m, OP_sub, as(m, v, dtype_of(recall)), recall));
-    ir_value *S = op2(m, OP_add, faded, op2(m, OP_mul, as(m, column, dtype_of(error)), error));
-    keep(m, op_matmul(m, as(m, q, dtype_of(S)), S, false, false));
-    return S;
-}
-
-static void delta(maker *m) {
-    int64_t H = 1 + roll(&m->d, 3), R = 1 + roll(&m->d, 2), dk = 8 * (1 + roll(&m->d, 3)),
-            dv = 8 * (1 + roll(&m->d, 3));
-    const int64_t whole[4] = {1, H * R, dk, dv};
-    bool low = chance(&m->d, 40);
-    ir_value *hi = state_like(m, ir_tensor(DT_FP16, 4, whole)),
-             *lo = low ? state_like(m, ir_tensor(DT_FP16, 4, whole)) : NULL;
-    ir_dtype d = low || chance(&m->d, 50) ? DT_FP32 : DT_FP16;
-    if (!hi || !ok(m) || (low && (!lo || lo == hi))) return;
-    ir_value *memory = as(m, read_state(m, hi), d);
-    if (low) memory = op2(m, OP_add, memory, as(m, read_state(m, lo), d));
-    ir_value *S = delta_step(m, op_reshape(m, memory, 4, (const int64_t[]){H, R, dk, dv}));
-    ir_value *stored = op_reshape(m, S, 4, whole), *half = as(m, stored, DT_FP16);
-    write_state(m, hi, half);
-    if (low) write_state(m, lo, as(m, op2(m, OP_sub, as(m, stored, DT_FP32), as(m, half, DT_FP32)), DT_FP16));
-}
-
-/* ---- of several layers in one state ---- */
-
-#define MOST_LAYERS 4
-
-/* What becomes of a layer's part, of the same type: a history, a memory, or any. */
-static ir_value *next_part(maker *m, ir_value *old) {
-    ir_value *h;
-    if (chance(&m->d, 10)) return old;
-    if (old->type.rank == 3) return convolved(m, old, 1, 1, &h);
-    if (m->style != STYLE_TAME) return op2(m, OP_maximum, old, make_const(m, DT_FP16, old->type));
-    ir_type t = old->type;
-    ir_dtype d = chance(&m->d, 70) ? DT_FP32 : DT_FP16;
-    const int64_t heads[4] = {t.dim[1], 1, t.dim[2], t.dim[3]};
-    ir_value *S = delta_step(m, op_reshape(m, as(m, old, d), 4, heads));
-    return as(m, op_reshape(m, S, 4, t.dim), DT_FP16);
-}
-
-/* Parts [1,..] of a state [layers,1,..] are read, all of them are written together, mostly where they were.
- */
-static void stacked(maker *m) {
-    int64_t n = 2 + roll(&m->d, MOST_LAYERS - 1), size = 8 * (1 + roll(&m->d, 2));
-    bool memory = chance(&m->d, 50);
-    ir_type part = memory ? IR_TYPE(DT_FP16, 1, 1 + roll(&m->d, 3), size, 8)
-                          : IR_TYPE(DT_FP16, 1, 1 + roll(&m->d, 40), 1 + roll(&m->d, 3));
-    ir_type whole = part;
-    for (int i = 0; i < part.rank; i++) whole.dim[i + 1] = part.dim[i];
-    whole.rank++, whole.dim[0] = n;
-    ir_value *s = state_like(m, whole), *next[MOST_LAYERS];
-    if (!s || !ok(m)) return;
-    ir_value *all = read_state(m, s);
-    for (int64_t i = 0; i < n; i++) {
-        if (chance(&m->d, 15)) all = read_state(m, s);
-        int64_t from = chance(&m->d, 95) ? i : roll(&m->d, (uint32_t)n);
-        ir_value *slice = inner(m, op_slice(m, all, 0, from, from + 1));
-        next[i] = next_part(m, op_reshape(m, as(m, slice, DT_FP16), part.rank, part.dim));
-        int64_t shape[IR_MAX_RANK] = {1};
-        for (int d = 0; d < part.rank; d++) shape[d + 1] = part.dim[d];
-        next[i] = op_reshape(m, next[i], whole.rank, shape);
-        if (chance(&m->d, 5)) keep(m, next[i]);
-        if (!ok(m)) return;
-    }
-    if (chance(&m->d, 10)) { /* what two layers leave changes places */
-        ir_value *first = next[0];
-        next[0] = next[1], next[1] = first;
-    }
-    ir_value *data = op_concat(m, next, (uint32_t)n, 0);
-    write_state(m, s, data);
-    if (chance(&m->d, 10)) keep(m, data);
-    if (chance(&m->d, 10)) keep(m, all);
-    if (chance(&m->d, 30)) keep(m, op_slice(m, read_state(m, s), 0, 0, 1));
-    if (chance(&m->d, 5)) write_state(m, s, data);
-}
-
 void make_stated(maker *m) {
-    switch (roll(&m->d, 9)) {
+    switch (roll(&m->d, 10)) {
     case 0:
-    case 1:
-    case 2: anything(m); break;
+    case 1: anything(m); break;
+    case 2:
     case 3:
     case 4: cache(m); break;
-    case 5: history(m); break;
-    case 6:
-    case 7: stacked(m); break;
-    default:
-        if (m->style != STYLE_TAME)
-            anything(m);
-        else
-            delta(m);
+    case 5:
+    case 6: plant_stacked(m); break;
+    default: plant_recurrent(m);
     }
 }

@@ -126,6 +126,47 @@ static bool sums(ir_opcode code) {
     }
 }
 
+/* What a number path may do to an operand: relative to the element, or to the largest of all. Twice what its
+ * rounding does, or that of the more accurate ones that may be taken instead. */
+static float relative_error(kern_path p) {
+    return p >= KERN_BF16 ? 0x1p-8f : 0;
+}
+static float absolute_error(kern_path p) {
+    return p == KERN_INT8 ? 1 / 127.0f : p != KERN_EXACT ? 0x1p-15f : 0;
+}
+
+static bool packed_weight(const ir_value *v) {
+    bool made = v->def && ir_info(v->def->code)->flags & OPF_CONSTEXPR;
+    return made || (v->konst && v->type.dtype == DT_FP16);
+}
+
+/* The path that the product may take, KERN_EXACT where it has none. A few rows or many: the worse. */
+static kern_path path_of(const shaker *k, const ir_op *op) {
+    const ir_value *w = NULL;
+    bool product = op->code == OP_linear || op->code == OP_conv;
+    if (k->strict || (!product && op->code != OP_matmul && op->code != OP_einsum)) return KERN_EXACT;
+    for (int s = 0; s < ir_info(op->code)->n_slot; s++)
+        for (uint32_t x = 0; x < op->arg[s].n; x++)
+            if (packed_weight(op->arg[s].v[x]) && op->arg[s].v[x]->type.rank > 1) w = op->arg[s].v[x];
+    if (!w) return KERN_EXACT;
+    plan_linear l = k->s->linear;
+    if (op->code == OP_linear) {
+        const ref_tensor *x = &k->v.env[ir_in(op, A_x)->id];
+        int64_t rows = ref_count(x) / (x->type.dim[x->type.rank - 1] + !x->type.dim[x->type.rank - 1]);
+        return rows < PLAN_PREFILL ? l.decode : l.prefill;
+    }
+    return l.decode > l.prefill ? l.decode : l.prefill;
+}
+
+static void shake_for(shaker *k, ref_tensor *t, kern_path path) {
+    float most = 0, part = absolute_error(path);
+    if (relative_error(path) > 0) shake(k, t, relative_error(path));
+    if (!(part > 0)) return;
+    for (int64_t i = 0; i < ref_count(t); i++) most = fmaxf(most, fabsf(ref_floats(t)[i]));
+    for (int64_t i = 0; i < ref_count(t) && isfinite(most); i++)
+        ref_floats(t)[i] += part * most * roll_float(&k->d);
+}
+
 #define MOST_MOVED 4
 
 typedef struct {
@@ -135,16 +176,19 @@ typedef struct {
 /* The float operands of a sum, moved; moved: what they were. */
 static bool shake_operands(shaker *k, const ir_op *op, moved_operand *moved, int *n, err *e) {
     bool tiles = op->code == OP_matmul || op->code == OP_scaled_dot_product_attention;
+    kern_path path = path_of(k, op);
     for (int s = 0; s < ir_info(op->code)->n_slot; s++)
         for (uint32_t x = 0; x < op->arg[s].n && *n < MOST_MOVED; x++) {
             const ir_value *v = op->arg[s].v[x];
             ref_tensor *t = &k->v.env[v->id], copy;
             bool again = false;
             for (int i = 0; i < *n; i++) again |= moved[i].at == t;
-            if (again || v->konst || !dtype_is_float((ir_dtype)v->type.dtype)) continue;
+            bool fixed = v->konst && (path == KERN_EXACT || !packed_weight(v));
+            if (again || fixed || !dtype_is_float((ir_dtype)v->type.dtype)) continue;
             if (!ref_tensor_new(&copy, &t->type, e)) return false;
             ref_read(t, 0, ref_count(&copy), copy.cell);
             shake(k, &copy, k->coarse && tiles ? SHAKE_COARSE : SHAKE);
+            shake_for(k, &copy, path);
             moved[(*n)++] = (moved_operand){t, *t};
             *t = copy;
         }
@@ -396,8 +440,7 @@ static bool plan_call_of(planner *l, const sample *s, size_t c, const plan_form 
         }
     ir_type types[MOST_IN], open[MOST_IN];
     for (size_t i = 0; i < f->n_in; i++) open[i] = types[i] = s->call[c].in[i].type;
-    const plan_options o = {form->strict, &l->kernels, &l->ops, &l->fast, {KERN_EXACT, KERN_EXACT},
-                            NULL,         NULL};
+    const plan_options o = {form->strict, &l->kernels, &l->ops, &l->fast, s->linear, form->dump, "fuse"};
     err ignored = {0};
     if (open_lengths(f, open)) l->p[c] = plan_new(f, open, &o, &ignored);
     if (!l->p[c]) l->p[c] = plan_new(f, types, &o, e);

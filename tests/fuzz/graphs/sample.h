@@ -2,13 +2,16 @@
  * the comparison (compare.c, run.c) and the shrinker (shrink.c). */
 #ifndef FUZZ_SAMPLE_H
 #define FUZZ_SAMPLE_H
+#include "base/str.h"
 #include "ir/program.h"
+#include "plan/plan.h"
 #include "reference/tensor.h"
 
 #define MOST_FUNCS  16
 #define MOST_CALLS  16
 #define MOST_STATES 64
 #define MOST_IN     64
+#define MOST_TWINS  16
 
 typedef struct {
     size_t func;
@@ -26,6 +29,11 @@ typedef struct {
     ir_program *p;
     bool one_isa; /* the best instruction set will do */
     bool exact;   /* numbers are small integers: whatever the order of sums, results are equal to the bit */
+    plan_linear linear; /* how numbers are multiplied outside of strict mode */
+    struct {
+        size_t func, a, b; /* results that are equal to the bit */
+    } twin[MOST_TWINS];
+    size_t n_twin;
     sample_call call[MOST_CALLS];
     size_t n_call;
     sample_state state[MOST_STATES];
@@ -92,6 +100,7 @@ typedef struct {
     unsigned threads;
     const char *isa; /* NULL: the best that there is */
     bool borrow;     /* outputs are looked at where they lie */
+    str *dump;       /* receives the fused functions; NULL */
 } plan_form;
 
 /* The plan, as the runtime makes it. False with ERR_UNSUPPORTED: it can't be planned. */

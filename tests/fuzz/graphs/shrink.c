@@ -165,6 +165,7 @@ static sample *changed(const sample *s, const change *c) {
                    .p = ir_program_new(s->a),
                    .exact = s->exact,
                    .one_isa = s->one_isa,
+                   .linear = s->linear,
                    .n_call = s->n_call - (c->skip < s->n_call),
                    .n_state = s->n_state};
     for (size_t i = 0; i < s->n_state; i++) {
@@ -222,6 +223,7 @@ static bool fewer_ops(sample **s, size_t func, uint64_t seed) {
 }
 
 sample *sample_shrink(sample *s, uint64_t seed) {
+    if (s->n_twin) return s; /* blocks aren't copied */
     for (bool any = true; any;) {
         any = false;
         for (size_t c = s->n_call; c-- > 0 && s->n_call > 1;)
