@@ -169,8 +169,10 @@ static void gates(const kern_gates *job, int64_t lo, int64_t hi) {
 /* ---- recurrence ---- */
 
 /* A head's state is worked on in blocks of columns that stay in the first cache: columns don't depend on each
- * other. Tokens go through in runs, whose q and k are made ready first. */
-#define DELTA_COLUMNS (4 * LANES)
+ * other. A block has up to DELTA_VECS vectors in a row. Tokens go through in runs, whose q and k are made
+ * ready first. */
+#define DELTA_VECS    4
+#define DELTA_COLUMNS (DELTA_VECS * LANES)
 #define DELTA_RUN     32
 
 typedef struct {
@@ -216,99 +218,106 @@ static void delta_ready(const kern_delta *job, const delta_scratch *s, int64_t h
 typedef struct {
     float alpha;
     const float *k, *q;
-    vec u[4]; /* beta (v - S^T k) */
+    vec u[DELTA_VECS]; /* beta (v - S^T k) */
 } delta_token;
 
 typedef enum { IN_BLOCK, IN_STATE } delta_side;
 
 /* The next block of columns, or the first one of the next head, on its way to the second cache: rows of a
  * block lie so far apart that the processor doesn't fetch ahead by itself. */
-INLINE void delta_fetch(const kern_delta *job, int64_t at, int64_t ahead) {
+INLINE void delta_fetch(const kern_delta *job, int64_t at, int64_t ahead, int vecs) {
     int64_t size = job->state.type == KERN_F32 ? 4 : 2;
-    for (int64_t i = 0; i < DELTA_COLUMNS * size; i += 64) {
+    for (int64_t i = 0; i < vecs * LANES * size; i += 64) {
         __builtin_prefetch((const char *)job->state.value + (at + ahead) * size + i, 0, 2);
         if (job->state.rest) __builtin_prefetch((const char *)(job->state.rest + at + ahead) + i, 0, 2);
     }
 }
 
-/* Goes once over a block of columns: takes in token `old` (if any), multiplies by k and q of token `next` (if
- * any). from, to: whether rows are read and written in the block, or in the state from element `at` on. */
-INLINE void delta_sweep(const kern_delta *job, float *block, int64_t at, kept as, delta_side from,
+/* Goes once over a block of `vecs` vectors of columns: takes in token `old` (if any), multiplies by k and q
+ * of token `next` (if any). from, to: whether rows are read and written in the block, or in the state from
+ * element `at` on. */
+INLINE void delta_sweep(const kern_delta *job, float *block, int64_t at, kept as, int vecs, delta_side from,
                         delta_side to, const delta_token *old, const delta_token *next, vec *kS, vec *qS) {
-    vec ks[4], qs[4];
-    int64_t column = at % job->dv + DELTA_COLUMNS;
-    int64_t ahead = column < job->dv ? DELTA_COLUMNS : job->dk * job->dv + DELTA_COLUMNS - column;
-    for (int c = 0; c < 4; c++) ks[c] = qs[c] = v_all(0);
-    for (int64_t i = 0; i < job->dk; i++, at += job->dv, block += DELTA_COLUMNS) {
-        vec s[4];
-        if (from == IN_STATE) delta_fetch(job, at, ahead);
-        for (int c = 0; c < 4; c++)
+    vec ks[DELTA_VECS], qs[DELTA_VECS];
+    int64_t columns = vecs * LANES, column = at % job->dv + columns;
+    int64_t ahead = column < job->dv ? columns : job->dk * job->dv + columns - column;
+    for (int c = 0; c < vecs; c++) ks[c] = qs[c] = v_all(0);
+    for (int64_t i = 0; i < job->dk; i++, at += job->dv, block += columns) {
+        vec s[DELTA_VECS];
+        if (from == IN_STATE) delta_fetch(job, at, ahead, vecs);
+        for (int c = 0; c < vecs; c++)
             s[c] = from == IN_STATE ? kept_load(&job->state, as, at + c * LANES) : v_load(block + c * LANES);
         if (old) {
             vec k = v_all(old->k[i]);
-            for (int c = 0; c < 4; c++) s[c] = v_fma(k, old->u[c], s[c] * old->alpha);
+            for (int c = 0; c < vecs; c++) s[c] = v_fma(k, old->u[c], s[c] * old->alpha);
         }
-        for (int c = 0; c < 4; c++)
+        for (int c = 0; c < vecs; c++)
             if (to == IN_STATE)
                 kept_store(&job->state, as, at + c * LANES, s[c]);
             else if (old || from == IN_STATE)
                 v_store(block + c * LANES, s[c]);
         if (next) {
             vec k = v_all(next->k[i]), q = v_all(next->q[i]);
-            for (int c = 0; c < 4; c++) ks[c] = v_fma(k, s[c], ks[c]);
-            for (int c = 0; c < 4; c++) qs[c] = v_fma(q, s[c], qs[c]);
+            for (int c = 0; c < vecs; c++) ks[c] = v_fma(k, s[c], ks[c]);
+            for (int c = 0; c < vecs; c++) qs[c] = v_fma(q, s[c], qs[c]);
         }
     }
     if (next)
-        for (int c = 0; c < 4; c++) kS[c] = ks[c], qS[c] = qs[c];
+        for (int c = 0; c < vecs; c++) kS[c] = ks[c], qS[c] = qs[c];
 }
 
-static void delta_first(const kern_delta *job, float *block, int64_t at, const delta_token *next, vec *ks,
-                        vec *qs) {
-    switch (kept_as(&job->state)) {
-    case KEPT_F16: delta_sweep(job, block, at, KEPT_F16, IN_STATE, IN_BLOCK, NULL, next, ks, qs); break;
-    case KEPT_PAIR: delta_sweep(job, block, at, KEPT_PAIR, IN_STATE, IN_BLOCK, NULL, next, ks, qs); break;
-    case KEPT_F32: delta_sweep(job, block, at, KEPT_F32, IN_STATE, IN_BLOCK, NULL, next, ks, qs); break;
+INLINE delta_token delta_token_of(const kern_delta *job, const delta_scratch *s, int64_t i) {
+    return (delta_token){.alpha = s->alpha[i], .k = s->k + i * job->dk, .q = s->q + i * job->dk};
+}
+
+/* What token t, the i-th of its run, adds to the columns from c on, and its results there. */
+INLINE void delta_token_end(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t t, int64_t i,
+                            int64_t c, int vecs, const vec *ks, const vec *qs, delta_token *token) {
+    const float *v = job->v + head * job->v_step.outer + t * job->v_step.inner + c;
+    float *o = job->y + head * job->y_step.outer + t * job->y_step.inner + c;
+    for (int u = 0; u < vecs; u++) {
+        int64_t left = at_least(job->dv - c - u * LANES, 0);
+        token->u[u] = (load_up_to(v + u * LANES, left) - ks[u] * token->alpha) * s->beta[i];
+        store_up_to(o + u * LANES, v_fma(token->u[u], v_all(s->kq[i]), qs[u] * token->alpha), left);
     }
 }
 
-static void delta_last(const kern_delta *job, float *block, int64_t at, const delta_token *old) {
-    switch (kept_as(&job->state)) {
-    case KEPT_F16: delta_sweep(job, block, at, KEPT_F16, IN_BLOCK, IN_STATE, old, NULL, NULL, NULL); break;
-    case KEPT_PAIR: delta_sweep(job, block, at, KEPT_PAIR, IN_BLOCK, IN_STATE, old, NULL, NULL, NULL); break;
-    case KEPT_F32: delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_STATE, old, NULL, NULL, NULL); break;
-    }
-}
-
-/* Tokens t .. t + n through the columns from c on. whole: the columns are as many as a block has and the
- * state is read and written on the way; else they are already in the block, and stay there. */
-static void delta_block(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t t, int64_t n,
-                        int64_t c, bool whole) {
+/* Tokens t .. t + n through the columns from c on. whole: the state is read and written on the way, which it
+ * keeps `as`; else the columns are already in the block, and stay there. */
+INLINE void delta_columns(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t t, int64_t n,
+                          int64_t c, kept as, int vecs, bool whole) {
     float *block = s->state + c * job->dk;
     int64_t at = head * job->dk * job->dv + c;
-    delta_token old, next;
-    for (int64_t i = 0; i < n; i++) {
-        vec ks[4], qs[4];
-        next = (delta_token){.alpha = s->alpha[i], .k = s->k + i * job->dk, .q = s->q + i * job->dk};
-        if (i > 0)
-            delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_BLOCK, &old, &next, ks, qs);
-        else if (whole)
-            delta_first(job, block, at, &next, ks, qs);
-        else
-            delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_BLOCK, NULL, &next, ks, qs);
-        const float *v = job->v + head * job->v_step.outer + (t + i) * job->v_step.inner + c;
-        float *o = job->y + head * job->y_step.outer + (t + i) * job->y_step.inner + c;
-        for (int u = 0; u < 4; u++) {
-            int64_t left = at_least(job->dv - c - u * LANES, 0);
-            next.u[u] = (load_up_to(v + u * LANES, left) - ks[u] * next.alpha) * s->beta[i];
-            store_up_to(o + u * LANES, v_fma(next.u[u], v_all(s->kq[i]), qs[u] * next.alpha), left);
-        }
+    delta_side side = whole ? IN_STATE : IN_BLOCK;
+    vec ks[DELTA_VECS], qs[DELTA_VECS];
+    delta_token old = delta_token_of(job, s, 0);
+    delta_sweep(job, block, at, as, vecs, side, IN_BLOCK, NULL, &old, ks, qs);
+    delta_token_end(job, s, head, t, 0, c, vecs, ks, qs, &old);
+    for (int64_t i = 1; i < n; i++) {
+        delta_token next = delta_token_of(job, s, i);
+        delta_sweep(job, block, at, as, vecs, IN_BLOCK, IN_BLOCK, &old, &next, ks, qs);
+        delta_token_end(job, s, head, t + i, i, c, vecs, ks, qs, &next);
         old = next;
     }
-    if (whole)
-        delta_last(job, block, at, &old);
-    else
-        delta_sweep(job, block, at, KEPT_F32, IN_BLOCK, IN_BLOCK, &old, NULL, NULL, NULL);
+    delta_sweep(job, block, at, as, vecs, IN_BLOCK, side, &old, NULL, NULL, NULL);
+}
+
+/* delta_columns() of whole blocks, as many vectors wide as divide a row. */
+INLINE void delta_whole(const kern_delta *job, const delta_scratch *s, int64_t head, int64_t n, kept as) {
+    for (int64_t c = 0; c < job->dv && job->dv % (4 * LANES) == 0; c += 4 * LANES)
+        delta_columns(job, s, head, 0, n, c, as, 4, true);
+    for (int64_t c = 0; c < job->dv && job->dv % (4 * LANES) == 2 * LANES; c += 2 * LANES)
+        delta_columns(job, s, head, 0, n, c, as, 2, true);
+    for (int64_t c = 0; c < job->dv && job->dv % (2 * LANES) == LANES; c += LANES)
+        delta_columns(job, s, head, 0, n, c, as, 1, true);
+}
+
+static void delta_at_once(const kern_delta *job, const delta_scratch *s, int64_t head) {
+    switch (kept_as(&job->state)) {
+    case KEPT_F16: delta_whole(job, s, head, job->tokens, KEPT_F16); break;
+    case KEPT_PAIR: delta_whole(job, s, head, job->tokens, KEPT_PAIR); break;
+    case KEPT_F32: delta_whole(job, s, head, job->tokens, KEPT_F32); break;
+    }
 }
 
 /* A head's state to the blocks in scratch, zeros behind the last column, or back. */
@@ -409,7 +418,7 @@ static void delta_output(const kern_delta *job, int64_t head) {
 static void delta(const kern_delta *job, int64_t lo, int64_t hi) {
     delta_scratch s = delta_scratch_of(job);
     /* one run of tokens: a block is read, worked on and written while it is in the first cache */
-    bool whole = job->tokens <= DELTA_RUN && job->dv % DELTA_COLUMNS == 0,
+    bool whole = job->tokens <= DELTA_RUN && job->dv % LANES == 0 && !job->transposed,
          copies = !whole && !job->transposed;
     for (int64_t head = lo; head < hi; head++) {
         if (copies) delta_copy(job, &s, head, false);
@@ -417,8 +426,9 @@ static void delta(const kern_delta *job, int64_t lo, int64_t hi) {
             int64_t n = job->tokens - t < DELTA_RUN ? job->tokens - t : DELTA_RUN;
             delta_ready(job, &s, head, t, n);
             if (job->transposed) delta_turned(job, &s, head, t, n);
-            for (int64_t c = 0; c < job->dv && !job->transposed; c += DELTA_COLUMNS)
-                delta_block(job, &s, head, t, n, c, whole);
+            if (whole) delta_at_once(job, &s, head);
+            for (int64_t c = 0; c < job->dv && copies; c += DELTA_COLUMNS)
+                delta_columns(job, &s, head, t, n, c, KEPT_F32, DELTA_VECS, false);
         }
         if (copies) delta_copy(job, &s, head, true);
         delta_output(job, head);

@@ -81,5 +81,8 @@ const delta_case delta_cases[] = {
     {2, 1, 64, 80, 17, 'h', false, false, false, false, true},
     {1, 1, 256, 32, 192, 'p', false, true, false, false, false},
     {4, 1, 128, 128, 1, 'h', true, false, false, false, true},
+    {8, 1, 32, 32, 1, 'h', false, false, false, false, true},
+    {2, 1, 32, 48, 3, 'p', false, true, false, false, false},
+    {2, 2, 16, 96, 2, 'f', false, true, true, true, false},
 };
 const int n_delta_cases = COUNT(delta_cases);
