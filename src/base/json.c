@@ -305,11 +305,18 @@ const json *json_object_file(arena *a, const char *path, err *e) {
 
 const json *json_get(const json *o, const char *key) {
     if (!o || o->kind != JSON_OBJECT) return NULL;
-    size_t n = strlen(key);
     JSON_EACH(m, o) {
-        if (m->key_len == n && !memcmp(m->key, key, n)) return m;
+        if (json_named(m, key)) return m;
     }
     return NULL;
+}
+
+bool json_is(const json *v, const char *text) {
+    return v && v->kind == JSON_STRING && v->len == strlen(text) && !memcmp(v->s, text, v->len);
+}
+
+bool json_named(const json *member, const char *key) {
+    return member->key_len == strlen(key) && !memcmp(member->key, key, member->key_len);
 }
 
 const json *json_get_kind(const json *o, const char *key, json_kind kind) {
@@ -336,7 +343,7 @@ bool json_bool(const json *o, const char *key, bool fallback) {
 
 const char *json_str(const json *o, const char *key, const char *fallback) {
     const json *m = json_get(o, key);
-    return m && m->kind == JSON_STRING ? m->s : fallback;
+    return m && m->kind == JSON_STRING && strlen(m->s) == m->len ? m->s : fallback;
 }
 
 const char *json_kind_name(json_kind k) {

@@ -35,8 +35,12 @@ const json *json_object_file(arena *a, const char *path, err *e);
 const json *json_get(const json *o, const char *key);
 /* As json_get, and NULL too when the member is null or of another kind. */
 const json *json_get_kind(const json *o, const char *key, json_kind kind);
-/* With a default when the member is absent or null; a member of another kind is also the default: callers
- * that must refuse it check with json_get(). */
+/* Whether v (may be NULL) is this string, or the member of this name. Lengths count: "user" is not "user\0x".
+ */
+bool json_is(const json *v, const char *text);
+bool json_named(const json *member, const char *key);
+/* With a default when the member is absent or null; a member of another kind is also the default, and so is a
+ * string with a NUL in it, which no C string holds: callers that must refuse it check with json_get(). */
 int64_t json_int(const json *o, const char *key, int64_t fallback);
 double json_double(const json *o, const char *key, double fallback);
 bool json_bool(const json *o, const char *key, bool fallback);

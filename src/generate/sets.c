@@ -71,7 +71,7 @@ static bool is_equal(const json *want, const json *got) {
     if (want->kind == JSON_NULL) return !got;
     if (want->kind == JSON_BOOL && !want->i && !got) return true;
     if (!got) return false;
-    if (want->kind == JSON_STRING) return got->kind == JSON_STRING && !strcmp(want->s, got->s);
+    if (want->kind == JSON_STRING) return json_is(got, want->s);
     bool numbers = (want->kind == JSON_INT || want->kind == JSON_REAL) &&
                    (got->kind == JSON_INT || got->kind == JSON_REAL);
     return numbers ? want->d == got->d

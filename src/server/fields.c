@@ -56,7 +56,7 @@ bool fields_number(const char *name, const json *v, double low, double high, flo
 /* ---- fields of both kinds of requests ---- */
 
 static bool take_model(fields *f, const json *v, api_error *e) {
-    if (!request_model(f->m, v->s, e)) return false;
+    if (!request_model(f->m, v->s, v->len, e)) return false;
     f->r->model = v->s;
     return true;
 }
@@ -78,8 +78,8 @@ static bool take_reuse(fields *f, const json *v, api_error *e) {
 static bool take_stream_options(fields *f, const json *v, api_error *e) {
     f->stream_options = v;
     JSON_EACH(c, v) {
-        bool usage = !strcmp(c->key, "include_usage");
-        if (!usage && strcmp(c->key, "include_obfuscation"))
+        bool usage = json_named(c, "include_usage");
+        if (!usage && !json_named(c, "include_obfuscation"))
             return api_fail(e, 400, "unknown_parameter", "stream_options",
                             "Unknown parameter: 'stream_options.%s'.", c->key);
         if (c->kind != JSON_BOOL) return fields_wrong_kind("stream_options.include_usage", IS_BOOL, c, e);
@@ -149,6 +149,14 @@ static bool take_stop(fields *f, const json *v, api_error *e) {
     return true;
 }
 
+/* A key that is a whole number, written in the one way: two keys are never one id. */
+static bool token_id(const json *member, int64_t *id) {
+    char text[24];
+    if (!str_to_int64(member->key, id) || *id < 0) return false;
+    snprintf(text, sizeof text, "%" PRId64, *id);
+    return json_named(member, text);
+}
+
 static bool take_bias(fields *f, const json *v, api_error *e) {
     request *r = f->r;
     request_bias *list = ARENA_ARRAY(r->a, request_bias, v->len);
@@ -159,7 +167,7 @@ static bool take_bias(fields *f, const json *v, api_error *e) {
         int64_t id;
         char name[64];
         snprintf(name, sizeof name, "logit_bias[%.32s]", c->key);
-        if (strlen(c->key) != c->key_len || !str_to_int64(c->key, &id) || id < 0 || id >= limit)
+        if (!token_id(c, &id) || id >= limit)
             return api_fail(e, 400, "invalid_value", "logit_bias",
                             "Invalid key in 'logit_bias': '%.32s'. Expected a token id from 0 to %d.", c->key,
                             limit - 1);
@@ -196,17 +204,17 @@ static const field common[] = {
     {"service_tier", IS_STRING, NULL, NULL},
 };
 
-static const field *find(const field *table, size_t n, const char *name) {
+static const field *find(const field *table, size_t n, const json *member) {
     for (size_t i = 0; i < n; i++)
-        if (!strcmp(table[i].name, name)) return &table[i];
+        if (json_named(member, table[i].name)) return &table[i];
     return NULL;
 }
 
 bool fields_take(fields *f, const field *own, size_t n_own, api_error *e) {
     JSON_EACH(v, f->root) {
-        const field *row = find(own, n_own, v->key);
-        if (!row) row = find(common, sizeof common / sizeof *common, v->key);
-        if (!row || strlen(v->key) != v->key_len)
+        const field *row = find(own, n_own, v);
+        if (!row) row = find(common, sizeof common / sizeof *common, v);
+        if (!row)
             return api_fail(e, 400, "unknown_parameter", v->key, "Unknown parameter: '%.100s'.", v->key);
         f->name = row->name;
         if (v->kind == JSON_NULL) continue;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool request_model(const served_model *m, const char *name, api_error *e) {
-    if (!name) return true;
-    for (size_t i = 0; i < m->n_name; i++)
+bool request_model(const served_model *m, const char *name, size_t n, api_error *e) {
+    bool whole = strlen(name) == n; /* no name has a NUL in it */
+    for (size_t i = 0; whole && i < m->n_name; i++)
         if (!strcmp(m->name[i], name) || !strcmp(m->name[i], "*")) return true;
     return api_fail(e, 404, "model_not_found", "model",
                     "The model '%.200s' does not exist; this server has '%s'.", name, m->name[0]);

@@ -48,7 +48,7 @@ static bool take_budget(fields *f, const json *v, api_error *e) {
 static bool take_effort(fields *f, const json *v, api_error *e) {
     static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     size_t i = 0, n = sizeof known / sizeof *known;
-    while (i < n && strcmp(known[i], v->s)) i++;
+    while (i < n && !json_is(v, known[i])) i++;
     if (i == n)
         return api_fail(
             e, 400, "invalid_value", "reasoning_effort",
@@ -69,7 +69,7 @@ static bool take_top_logprobs(fields *f, const json *v, api_error *e) {
 static bool take_modalities(fields *f, const json *v, api_error *e) {
     (void)f;
     JSON_EACH(c, v)
-    if (c->kind != JSON_STRING || strcmp(c->s, "text"))
+    if (!json_is(c, "text"))
         return api_fail(e, 400, "unsupported_value", "modalities",
                         "Unsupported value: models of this server write text.");
     return true;
@@ -142,7 +142,7 @@ static bool read_choice(const fields *f, choice *c, const json **named, api_erro
     *c = CHOICE_AUTO;
     if (!v) return true;
     if (!f->tools)
-        return (v->kind == JSON_STRING && (!strcmp(v->s, "none") || !strcmp(v->s, "auto"))) ||
+        return json_is(v, "none") || json_is(v, "auto") ||
                api_fail(e, 400, NULL, "tool_choice",
                         "Invalid value for 'tool_choice': it is only allowed when 'tools' are given.");
     if (v->kind == JSON_OBJECT) {
@@ -154,7 +154,7 @@ static bool read_choice(const fields *f, choice *c, const json **named, api_erro
     }
     static const char *const word[] = {"auto", "none", "required"};
     for (int i = 0; i < 3; i++)
-        if (!strcmp(v->s, word[i])) return *c = (choice)i, true;
+        if (json_is(v, word[i])) return *c = (choice)i, true;
     return api_fail(
         e, 400, "invalid_value", "tool_choice",
         "Invalid value: '%.40s'. Supported values are: 'none', 'auto', 'required' and a function.", v->s);

@@ -44,7 +44,7 @@ static enum MHD_Result models(exchange *x) {
 
 static enum MHD_Result one_model(exchange *x) {
     api_error e = {0};
-    if (!request_model(x->h->m, x->rest, &e)) return exchange_error(x, &e);
+    if (!request_model(x->h->m, x->rest, strlen(x->rest), &e)) return exchange_error(x, &e);
     str b = {0};
     add_model(&b, x->h->m, x->rest, x->h->started);
     str_addc(&b, '\n');

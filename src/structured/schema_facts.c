@@ -29,7 +29,7 @@ static bool read_type(reading *r, const json *v) {
     for (const json *x = v->kind == JSON_ARRAY ? v->child : v; x; x = x == v ? NULL : x->next) {
         size_t i = 0;
         if (x->kind != JSON_STRING) return bad(r, v, "expected the name of a type, or a list of them");
-        while (i < sizeof all / sizeof *all && strcmp(all[i].name, x->s)) i++;
+        while (i < sizeof all / sizeof *all && !json_is(x, all[i].name)) i++;
         if (i == sizeof all / sizeof *all) return bad(r, v, "no such type");
         types |= all[i].type;
     }
@@ -233,7 +233,7 @@ static const struct {
 
 static bool read_keyword(reading *r, const json *v) {
     size_t n = sizeof keywords / sizeof *keywords, i = 0;
-    while (i < n && strcmp(keywords[i].name, v->key)) i++;
+    while (i < n && !json_named(v, keywords[i].name)) i++;
     if (i == n) {
         bool extension = !strncmp(v->key, "x-", 2);
         return extension || bad_keyword(r->c, r->s, v->key, ERR_UNSUPPORTED, "keyword not supported");

@@ -56,7 +56,7 @@ static bool intersect(compiler *c, const facts *f, const json *v, const char *s,
 static bool intersect_format(compiler *c, const facts *f, const json *v, writing w, const char *behind,
                              dfa *d) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (!strcmp(formats[i].name, v->s))
+        if (json_is(v, formats[i].name))
             return intersect(c, f, v, formats[i].pattern, strlen(formats[i].pattern), w, behind, d);
     const char *why =
         arena_printf(c->a,

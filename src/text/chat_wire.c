@@ -50,13 +50,15 @@ static json *join_parts(const wire *w, const json *parts) {
     str all = {0};
     bool ok = true;
     JSON_EACH(p, parts) {
-        const char *type = json_str(p, "type", "text");
+        const json *type = json_get(p, "type");
+        bool is_text = !type || type->kind == JSON_NULL || json_is(type, "text") ||
+                       json_is(type, "input_text") || json_is(type, "output_text");
         const json *text = json_get_kind(p, "text", JSON_STRING);
         if (p->kind == JSON_STRING) text = p;
-        if (strcmp(type, "text") && strcmp(type, "input_text") && strcmp(type, "output_text") && ok)
+        if (!is_text && ok)
             ok = err_set(w->e, ERR_UNSUPPORTED,
                          "messages[%zu].content: parts of type \"%.40s\" are not supported, only text",
-                         w->index, type);
+                         w->index, type->kind == JSON_STRING ? type->s : json_kind_name(type->kind));
         if (!text && ok) ok = fail(w, ".content: a part lacks its text");
         if (!ok) break;
         str_add(&all, text->s, text->len);
@@ -91,7 +93,8 @@ static json *arguments(const wire *w, const json *v) {
 static json *call(const wire *w, const json *v) {
     const json *f = json_get_kind(v, "function", JSON_OBJECT);
     const json *name = json_get_kind(f ? f : v, "name", JSON_STRING);
-    if (!name) return fail(w, ".tool_calls: expected functions with a name"), NULL;
+    if (!name || memchr(name->s, 0, name->len))
+        return fail(w, ".tool_calls: expected functions with a name"), NULL;
     json *args = arguments(w, json_get(f ? f : v, "arguments"));
     if (!args) return NULL;
     members function = members_begin(w), m = members_begin(w);
@@ -126,8 +129,8 @@ static json *message(const wire *w, const json *m) {
                *tool_calls = json_get(m, "tool_calls");
     if (!role) return fail(w, ": expected an object with a \"role\""), NULL;
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
-    bool known = !strcmp(role->s, "developer");
-    for (size_t i = 0; i < 4; i++) known |= !strcmp(role->s, roles[i]);
+    bool developer = json_is(role, "developer"), known = developer;
+    for (size_t i = 0; i < 4; i++) known |= json_is(role, roles[i]);
     if (!known) {
         err_set(w->e, ERR_USAGE,
                 "messages[%zu].role: \"%.40s\" is not system, developer, user, assistant or tool", w->index,
@@ -135,7 +138,7 @@ static json *message(const wire *w, const json *m) {
         return NULL;
     }
     members out = members_begin(w);
-    members_add(&out, "role", strcmp(role->s, "developer") ? copy(w, role) : text_node(w, "system", 6));
+    members_add(&out, "role", developer ? text_node(w, "system", 6) : copy(w, role));
     json *text = content(w, json_get(m, "content"));
     if (!text) return NULL;
     members_add(&out, "content", text);

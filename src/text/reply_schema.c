@@ -5,7 +5,7 @@
 
 #define REF_LIMIT 16 /* schemas inside of one another that are looked at */
 
-static unsigned type_named(const char *name) {
+static unsigned type_named(const json *name) {
     static const struct {
         const char *name;
         unsigned type;
@@ -13,7 +13,7 @@ static unsigned type_named(const char *name) {
                  {"boolean", TYPE_BOOLEAN}, {"null", TYPE_NULL},     {"array", TYPE_ARRAY},
                  {"object", TYPE_OBJECT}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i].name, name)) return types[i].type;
+        if (json_is(name, types[i].name)) return types[i].type;
     return 0;
 }
 
@@ -46,9 +46,9 @@ static unsigned types_of(const json *schema, const json *root, int depth) {
     if (!schema || schema->kind != JSON_OBJECT || depth > REF_LIMIT) return 0;
     const json *type = json_get(schema, "type"), *constant = json_get(schema, "const");
     unsigned types = 0;
-    if (type && type->kind == JSON_STRING) return type_named(type->s);
+    if (type && type->kind == JSON_STRING) return type_named(type);
     if (type && type->kind == JSON_ARRAY) {
-        JSON_EACH(t, type) types |= t->kind == JSON_STRING ? type_named(t->s) : 0;
+        JSON_EACH(t, type) types |= type_named(t);
         return types;
     }
     if (constant) return type_of(constant);

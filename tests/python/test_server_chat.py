@@ -175,7 +175,16 @@ def test_errors():
             ({"messages": STORY, "top_logprobs": 3}, "top_logprobs"), ({"messages": STORY, "logprobs": 3}, "logprobs"),
             ({"messages": STORY, "max_completion_tokens": 0}, "max_completion_tokens"), ({"messages": STORY, "modalities": ["audio"]}, "modalities"),
             ({"messages": STORY, "tools": TOOLS}, "tools"),  # the small model's template has no place for them
-            ({"messages": [{"role": "user", "content": "long " * 4000}]}, "messages")]
+            ({"messages": [{"role": "user", "content": "long " * 4000}]}, "messages"),
+            # a NUL ends no name
+            ({"messages": [{"role": "user\0x", "content": "x"}]}, "messages"), ({"messages": STORY, "max_tokens\0": 1}, "max_tokens"),
+            ({"messages": [{"role": "user", "content": [{"type": "text\0x", "text": "x"}]}]}, "messages"),
+            ({"messages": STORY + [{"role": "assistant", "tool_calls": [{"function": {"name": "f\0g", "arguments": "{}"}}]}]}, "messages"),
+            ({"messages": STORY, "reasoning_effort": "none\0"}, "reasoning_effort"), ({"messages": STORY, "tool_choice": "none\0"}, "tool_choice"),
+            ({"messages": STORY, "stream": True, "stream_options": {"include_usage\0": True}}, "stream_options"),
+            ({"messages": STORY, "response_format": {"type": "text\0x"}}, "response_format.type"),
+            ({"messages": STORY, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "string\0"}}}}, "response_format"),
+            ({"messages": STORY, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type\0": "string"}}}}, "response_format")]
     with serving() as s:
         for body, param in rows:
             status, got = s.post("/v1/chat/completions", body)

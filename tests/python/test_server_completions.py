@@ -1,5 +1,5 @@
 """/v1/completions, by OpenAI's own client and by hand: every answer is what `millet run` and `millet score` say alone."""
-import json, math, pathlib, struct, subprocess, tempfile, threading
+import json, math, pathlib, re, struct, subprocess, tempfile, threading
 from serving import DEMO, MILLET, alone, events, run_tests, serving
 
 PROMPTS = ["Once upon a time", "The little dog", "One day, a girl named Lily", "In the garden there was"]
@@ -155,13 +155,15 @@ def test_errors():
             ({"prompt": "x", "max_tokens": 1.5}, 400, "max_tokens", "expected an integer, but got a decimal"),
             ({"prompt": "x", "stop": [""]}, 400, "stop", "empty"), ({"prompt": "x", "stop": ["a"] * 17}, 400, "stop", "at most"),
             ({"prompt": "x", "logit_bias": {"a": 1}}, 400, "logit_bias", "'a'"),
+            *(({"prompt": "x", "logit_bias": {key: 1}}, 400, "logit_bias", "Invalid key") for key in ("01", "+1", "-0", "1 ", "1\0", "", "99999")),
             ({"prompt": "x", "logit_bias": {"1": 101}}, 400, "logit_bias[1]", "<= 100"),
             ({"prompt": "x", "suffix": "y"}, 400, "suffix", "gaps"), ({"prompt": "x", "flavour": 1}, 400, "flavour", "Unknown"),
             ({"prompt": [[1, 99999]]}, 400, "prompt", "outside the vocabulary"), ({"prompt": []}, 400, "prompt", "empty"),
             ({"prompt": "x", "max_tokens": 99999}, 400, "prompt", "maximum context length"),
             ({"prompt": [1] * 3000}, 400, "prompt", "at most 2048 tokens"),
             ({"prompt": "x", "stream_options": {}}, 400, "stream_options", "only allowed"),
-            ({"prompt": "x", "model": "other"}, 404, "model", "does not exist")]
+            ({"prompt": "x", "model": "other"}, 404, "model", "does not exist"),
+            ({"prompt": "x", "model": "demo\0x"}, 404, "model", "does not exist"), ({"prompt": "x", "seed\0": 1}, 400, "seed", "Unknown")]
     with serving() as s:
         for body, status, param, text in rows:
             code, got = s.post("/v1/completions", body)
@@ -171,6 +173,9 @@ def test_errors():
         for body in ("", "{", "[]", '{"prompt": "x"} x', '{"prompt": "x", "prompt": "y"}', b'{"prompt": "\xff"}', "[" * 1000):
             code, got = s.post("/v1/completions", body)
             assert code == 400 and got["error"]["code"] == "invalid_json", got
+        for body, place in (('{"prompt": "abc', 15), ('{"prompt": 1,, "n": 1}', 14), ('{"prompt": 1} x', 14), ("[1, 2", 5)):
+            found = int(re.search(r"byte (\d+)", s.post("/v1/completions", body)[1]["error"]["message"])[1])
+            assert abs(found - place) <= 1, (body, found)
         assert s.post("/v1/completions", {"prompt": "x", "user": "u", "metadata": {}, "temperature": None})[0] == 200
         c = s.client()
         for call, kind in [(lambda: c.completions.create(model="gone", prompt="x"), openai.NotFoundError),

@@ -204,6 +204,10 @@ static void json_values_read_back(void **s) {
     assert_int_equal(json_get(j, "s")->len, 3);
     assert_memory_equal(json_get(j, "s")->s, "a\0b", 3);
     assert_null(json_get_kind(j, "n", JSON_STRING));
+    assert_string_equal(json_str(j, "s", "none"), "none"); /* "a" it is not */
+    assert_false(json_is(json_get(j, "s"), "a"));
+    assert_false(json_is(json_get(j, "i"), ""));
+    assert_false(json_is(NULL, ""));
     assert_int_equal(json_int(j, "absent", 5), 5);
     int n = 0;
     JSON_EACH(c, json_get(j, "l")) {
