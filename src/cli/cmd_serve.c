@@ -14,6 +14,11 @@ static bool go_on(void *ctx) {
     return !cli_interrupted();
 }
 
+static bool hurry(void *ctx) {
+    (void)ctx;
+    return cli_interrupts() > 1;
+}
+
 static void tell(void *ctx, const char *address, int port) {
     const served_model *m = ctx;
     cli_printf("%s: listening at http://%s:%d\n", m->name[0], address, port);
@@ -39,6 +44,7 @@ static void read_options(setup *s, const cli_args *a) {
                           .quiet = cli_flag(a, "quiet"),
                           .listening = tell,
                           .keep_going = go_on,
+                          .hurry = hurry,
                           .ctx = &s->m};
     o->queue = (queue_options){.mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT,
                                .sessions = (size_t)cli_int(a, "sessions"),
@@ -109,7 +115,7 @@ int cmd_serve(const cli_args *a) {
     int usage = check_usage(a, &s);
     if (usage != CLI_OK) return usage;
     err e = {0};
-    cli_catch_interrupts();
+    cli_catch_two_interrupts();
     arena *names = arena_new();
     if (!s.m.n_name) s.name[s.m.n_name++] = default_name(names, cli_arg(a, "ARTIFACT"));
     lm *m = lm_open_as(cli_arg(a, "ARTIFACT"), cli_text(a, "tokenizer"), cli_text(a, "contract"), &e);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static int out_errno; /* of the first write that failed */
-static volatile sig_atomic_t interrupt;
+static volatile sig_atomic_t interrupt, interrupts, caught = 1;
 
 static bool out_failed(void) {
     if (!out_errno) out_errno = errno ? errno : EIO;
@@ -88,10 +88,20 @@ int cli_done(void) {
 
 static void on_interrupt(int sig) {
     interrupt = sig;
+    if (++interrupts >= caught) signal(sig, SIG_DFL);
+}
+
+void cli_catch_two_interrupts(void) {
+    caught = 2;
+    cli_catch_interrupts();
+}
+
+int cli_interrupts(void) {
+    return interrupts;
 }
 
 void cli_catch_interrupts(void) {
-    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction sa = {.sa_handler = on_interrupt};
     sigemptyset(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);

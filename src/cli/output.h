@@ -22,6 +22,8 @@ int cli_done(void);
 
 /* From here on SIGINT, SIGTERM and SIGHUP do not end the process but are remembered; a second one ends it. */
 void cli_catch_interrupts(void);
+void cli_catch_two_interrupts(void); /* the third one ends it */
+int cli_interrupts(void);            /* how many there were */
 bool cli_interrupted(void);
 
 /* Start and end of the process: makes sure that descriptors 0..2 are open and SIGPIPE does not kill; flushes

@@ -172,18 +172,26 @@ void answer_end(job *j) {
     stream_end(j->out, &j->counts);
 }
 
-void answer_error(job *j, const api_error *e) {
-    if (j->over) return;
+void answer_refusal(stream *to, const api_error *e, const stream_counts *c) {
     str b = {0};
     api_error_json(&b, e);
-    if (j->answering) {
-        answer_event(j, &b);
-    } else {
-        str_addc(&b, '\n');
-        stream_head(j->out, e->status, false);
-        stream_write(j->out, b.s, b.len);
-    }
+    str_addc(&b, '\n');
+    stream_head(to, e->status, false);
+    stream_write(to, b.s, b.len);
     str_free(&b);
+    stream_end(to, c);
+}
+
+void answer_error(job *j, const api_error *e) {
+    if (j->over) return;
     j->over = true;
+    if (!j->answering) {
+        answer_refusal(j->out, e, &j->counts);
+        return;
+    }
+    str b = {0};
+    api_error_json(&b, e);
+    answer_event(j, &b);
+    str_free(&b);
     stream_end(j->out, &j->counts);
 }

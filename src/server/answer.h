@@ -7,6 +7,8 @@
 void answer_progress(task *t);
 /* All tasks are over: the whole body, or the last events. Ends the stream. */
 void answer_end(job *j);
+/* In place of an answer of which nothing was sent. Ends the stream. */
+void answer_refusal(stream *to, const api_error *e, const stream_counts *c);
 /* In place of the answer, or as its last event. Ends the stream. */
 void answer_error(job *j, const api_error *e);
 #endif

@@ -1,6 +1,7 @@
 /* One request and its answer on a connection. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
+#include "server/readers.h"
 #include "server/server.h"
 #include "server/watch.h"
 #include <microhttpd.h>
@@ -27,8 +28,7 @@ typedef struct exchange {
     stream *s;         /* a job's answer; NULL: none under way */
     int status;        /* answered; 0: not yet */
     double start;
-    char id[48];  /* of the job */
-    str settings; /* the sampling that applies */
+    bool modern; /* HTTP/1.1 */
 } exchange;
 
 /* What they all share. */
@@ -36,6 +36,7 @@ struct http {
     const server_options *o;
     const served_model *m;
     queue *q;
+    readers *readers;
     metrics *metrics;
     struct MHD_Daemon *daemon;
     watch *watch;

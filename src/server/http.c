@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #define SWALLOW 8
 /* Kernel memory for what a client hasn't read: what waits beyond is in the stream, which is bounded. */
 #define SEND_BUFFER (64 << 10)
+/* Connections beyond the limit, for which the watch makes room. */
+#define SPARE 1
 
 /* ---- answers ---- */
 
@@ -29,8 +32,15 @@ enum MHD_Result exchange_queue(exchange *x, int status, struct MHD_Response *r) 
         MHD_add_response_header(r, "Vary", "Origin");
     }
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    if (*x->id) MHD_add_response_header(r, "X-Request-Id", x->id);
-    if (x->settings.len) MHD_add_response_header(r, "X-Sampling", x->settings.s);
+    const char *id = "", *settings = "";
+    if (x->s) stream_labels(x->s, &id, &settings);
+    if (*id) MHD_add_response_header(r, "X-Request-Id", id);
+    if (*settings) MHD_add_response_header(r, "X-Sampling", settings);
+    if (status == 429) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", queue_retry_after(x->h->q));
+        MHD_add_response_header(r, "Retry-After", text);
+    }
     x->status = status;
     enum MHD_Result ok = MHD_queue_response(x->c, (unsigned)status, r);
     MHD_destroy_response(r);
@@ -57,14 +67,11 @@ enum MHD_Result exchange_json(exchange *x, int status, const str *body) {
 
 enum MHD_Result exchange_error(exchange *x, const api_error *e) {
     str b = {0};
-    char text[16];
     api_error_json(&b, e);
     str_addc(&b, '\n');
     struct MHD_Response *r = response("application/json", &b);
     str_free(&b);
     if (!r) return MHD_NO;
-    snprintf(text, sizeof text, "%d", queue_retry_after(x->h->q));
-    if (e->status == 429) MHD_add_response_header(r, "Retry-After", text);
     if (e->status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     const char *rest, *allow = NULL;
     api_error unused = {0};
@@ -142,6 +149,35 @@ static bool admit(exchange *x, const char *path) {
     return true;
 }
 
+static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value) {
+    size_t *n = ctx;
+    (void)kind, (void)value;
+    n[0] += !strcasecmp(name, "Content-Length");
+    n[1] += !strcasecmp(name, "Transfer-Encoding");
+    n[2] += !strcasecmp(name, "Host");
+    return MHD_YES;
+}
+
+/* What leaves no doubt where the request ends, and whom it is for. (A Content-Length that is no number is
+ * refused by libmicrohttpd.) */
+static bool framed(exchange *x) {
+    size_t n[3] = {0};
+    api_error *e = &x->refused;
+    const char *coding = exchange_header(x, "Transfer-Encoding");
+    MHD_get_connection_values(x->c, MHD_HEADER_KIND, count_header, n);
+    if (n[2] > 1 || (x->modern && !n[2]))
+        return api_fail(e, 400, "invalid_header", NULL,
+                        "A request of HTTP/1.1 has one Host header; this has %zu.", n[2]);
+    if (n[0] > 1 || (n[0] && n[1]))
+        return api_fail(e, 400, "invalid_header", NULL,
+                        "The length of the body is told more than once (Content-Length, Transfer-Encoding).");
+    if (n[1] > 1 || (coding && strcasecmp(coding, "chunked")))
+        return api_fail(e, 501, "unsupported_encoding", NULL,
+                        "Transfer-Encoding '%.40s' is not supported: send the body as it is, or chunked.",
+                        coding);
+    return true;
+}
+
 static bool too_large(exchange *x) {
     return api_fail(&x->refused, 413, "request_too_large", NULL,
                     "The body of a request may have at most %zu bytes.", x->h->o->body);
@@ -152,6 +188,7 @@ static enum MHD_Result begin(exchange *x, const char *path) {
     const char *length = exchange_header(x, "Content-Length"), *expect = exchange_header(x, "Expect");
     int64_t n = 0;
     if (length && !str_to_int64(length, &n)) n = INT64_MAX;
+    if (!framed(x)) return exchange_error(x, &x->refused); /* closes: the body isn't read */
     admit(x, path);
     x->rest = NULL; /* of a string that goes */
     if (n > (int64_t)x->h->o->body) too_large(x);
@@ -203,7 +240,7 @@ static enum MHD_Result answer(exchange *x, const char *path) {
 typedef struct {
     http *h;
     struct MHD_Connection *c;
-    const char *path, *method, *data;
+    const char *path, *method, *version, *data;
     size_t *n;
     void **own;
     enum MHD_Result result;
@@ -214,7 +251,8 @@ static void handle(void *ctx) {
     exchange *x = *k->own;
     if (!x) {
         x = *k->own = mem_alloc(sizeof *x);
-        *x = (exchange){.h = k->h, .c = k->c, .start = clock_seconds()};
+        *x = (exchange){
+            .h = k->h, .c = k->c, .start = clock_seconds(), .modern = !strcmp(k->version, "HTTP/1.1")};
         snprintf(x->method, sizeof x->method, "%s", k->method);
         keep_path(x->path, sizeof x->path, k->path);
         atomic_fetch_add(&k->h->busy, 1);
@@ -235,8 +273,7 @@ static void guarded(void (*fn)(void *ctx), void *ctx) {
 
 static enum MHD_Result on_request(void *h, struct MHD_Connection *c, const char *path, const char *method,
                                   const char *version, const char *data, size_t *n, void **own) {
-    (void)version;
-    call k = {h, c, path, method, data, n, own, MHD_NO};
+    call k = {h, c, path, method, version, data, n, own, MHD_NO};
     guarded(handle, &k);
     return k.result;
 }
@@ -253,7 +290,7 @@ static void log_line(const exchange *x, const stream_counts *c) {
         str_printf(&b, "%d", x->status);
     else
         str_adds(&b, "-");
-    if (x->s)
+    if (c->prompt_tokens)
         str_printf(&b, " prompt=%zu cached=%zu new=%zu first=%.3fs", c->prompt_tokens, c->cached_tokens,
                    c->new_tokens, c->first_seconds);
     str_printf(&b, " total=%.3fs\n", clock_seconds() - x->start);
@@ -273,7 +310,6 @@ static void complete(void *ctx) {
     METRICS_DO(x->h->metrics, x->h->metrics->responses[x->status / 100]++);
     if (x->s) stream_release(x->s);
     str_free(&x->body);
-    str_free(&x->settings);
     watch_expecting(x->h->watch, connection_of(x->c));
     atomic_fetch_sub(&x->h->busy, 1);
     mem_free(x);
@@ -327,9 +363,9 @@ bool http_start(http *h, int socket, err *e) {
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
         NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL, MHD_OPTION_LISTEN_SOCKET,
         socket, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections + SPARE, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)o->idle_limit, MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header + 4096,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
     return h->daemon || err_set(e, ERR_IO, "libmicrohttpd doesn't start");
 }
 

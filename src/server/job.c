@@ -12,9 +12,9 @@ static uint64_t random_bits(void) {
     return x;
 }
 
-job *job_new(const request *r, const served_model *m, stream *out) {
+job *job_new(const request *r, const served_model *m, stream *out, double arrived) {
     job *j = ARENA_NEW(r->a, job);
-    *j = (job){.r = *r, .m = m, .out = out, .created = (int64_t)time(NULL), .arrived = clock_seconds()};
+    *j = (job){.r = *r, .m = m, .out = out, .created = (int64_t)time(NULL), .arrived = arrived};
     if (!r->seeded) j->r.sampling.seed = random_bits();
     snprintf(j->id, sizeof j->id, "%s-%016" PRIx64 "%08" PRIx32, r->chat ? "chatcmpl" : "cmpl", random_bits(),
              (uint32_t)random_bits());

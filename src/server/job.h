@@ -20,7 +20,7 @@ typedef struct job {
     struct job *next;
 } job;
 
-/* r and its arena belong to the job from here on; out is held by two already. */
-job *job_new(const request *r, const served_model *m, stream *out);
+/* r, its arena and out belong to the job from here on. arrived: clock_seconds(). */
+job *job_new(const request *r, const served_model *m, stream *out, double arrived);
 void job_free(job *j);
 #endif

@@ -41,7 +41,7 @@ struct queue {
     pthread_cond_t news;
     job *head, *tail; /* with choices that haven't begun */
     size_t n_waiting;
-    bool poked, stopping, started;
+    bool poked, stopping, started, ended;
     double cut;          /* when to cut what runs */
     double mean_seconds; /* of requests, for Retry-After */
 };
@@ -171,7 +171,8 @@ static bool check_job(queue *q, job *j, double now, api_error *e) {
     return true;
 }
 
-/* Sockets of clients that closed their side: their requests are abandoned. */
+/* Requests of clients that have gone are abandoned. One that only closed its side of the connection may be
+ * waiting for its answer, or have left: it is tried. */
 static void look(job *const *list, size_t n) {
     struct pollfd fd[64];
     for (size_t at = 0; at < n; at += 64) {
@@ -180,7 +181,10 @@ static void look(job *const *list, size_t n) {
             fd[i] = (struct pollfd){stream_socket(list[at + i]->out), POLLRDHUP, 0};
         if (poll(fd, (nfds_t)k, 0) <= 0) continue;
         for (size_t i = 0; i < k; i++)
-            if (fd[i].fd >= 0 && fd[i].revents) stream_abandon(list[at + i]->out);
+            if (fd[i].fd >= 0 && fd[i].revents & ~POLLRDHUP)
+                stream_abandon(list[at + i]->out);
+            else if (fd[i].fd >= 0 && fd[i].revents)
+                stream_probe(list[at + i]->out);
     }
 }
 
@@ -464,6 +468,9 @@ static void work(void *ctx) {
     queue *q = ctx;
     bool idle = false;
     while (wait(q, idle)) idle = !round_of_all(q);
+    pthread_mutex_lock(&q->lock);
+    q->ended = true;
+    pthread_mutex_unlock(&q->lock);
 }
 
 static void *thread(void *ctx) {
@@ -497,12 +504,22 @@ queue *queue_new(const served_model *m, const queue_options *o, err *e) {
     return NULL;
 }
 
-void queue_stop(queue *q, double grace) {
+void queue_close(queue *q, double grace) {
     pthread_mutex_lock(&q->lock);
     q->stopping = true;
     q->cut = clock_seconds() + grace;
     pthread_cond_signal(&q->news);
     pthread_mutex_unlock(&q->lock);
+}
+
+bool queue_ended(queue *q) {
+    pthread_mutex_lock(&q->lock);
+    bool ended = q->ended;
+    pthread_mutex_unlock(&q->lock);
+    return ended;
+}
+
+void queue_stop(queue *q) {
     if (q->started) pthread_join(q->thread, NULL);
     q->started = false;
 }

@@ -26,10 +26,12 @@ typedef struct queue queue;
 
 /* Makes the first decoder, so that a model that can't run is known now; the others as they are needed. */
 queue *queue_new(const served_model *m, const queue_options *o, err *e);
-/* Requests are refused from here on (503) and waiting ones too; what runs has `grace` seconds to end, and is
- * cut then. Returns when nothing is left to do. */
-void queue_stop(queue *q, double grace);
-void queue_free(queue *q); /* after queue_stop() */
+/* Requests are refused from here on (503) and waiting ones too; what runs has `grace` seconds from now to
+ * end, and is cut then. May be called again, with less. */
+void queue_close(queue *q, double grace);
+bool queue_ended(queue *q); /* nothing is left to do */
+void queue_stop(queue *q);  /* after queue_close(): waits for that */
+void queue_free(queue *q);  /* after queue_stop() */
 /* Takes the job. False: full (429), or stopping (503); the job is the caller's still. */
 bool queue_submit(queue *q, job *j, api_error *e);
 /* A client reads again, or has left. */

@@ -74,71 +74,28 @@ static enum MHD_Result embeddings(exchange *x) {
 
 /* ---- generation ---- */
 
-typedef bool read_request(request *r, arena *a, const served_model *m, const void *body, size_t n,
-                          api_error *e);
-
-typedef struct {
-    exchange *x;
-    read_request *read;
-    job *j; /* result; NULL with the error */
-    api_error e;
-} reading;
-
-static void read_body(void *ctx) {
-    reading *k = ctx;
-    exchange *x = k->x;
-    request r;
-    arena *a = arena_new();
-    if (!k->read(&r, a, x->h->m, str_get(&x->body), x->body.len, &k->e)) {
-        arena_free(a);
-        return;
-    }
-    k->j = job_new(&r, x->h->m, NULL);
-}
-
 static void resume(void *ctx) {
     MHD_resume_connection(ctx);
 }
 
-static void describe_settings(str *b, const sampler_options *s) {
-    const struct {
-        const char *name;
-        double value;
-    } row[] = {{"temperature", (double)s->temperature},
-               {"top_p", (double)s->top_p},
-               {"min_p", (double)s->min_p},
-               {"top_k", (double)s->top_k},
-               {"repetition_penalty", (double)s->repetition_penalty},
-               {"presence_penalty", (double)s->presence_penalty},
-               {"frequency_penalty", (double)s->frequency_penalty}};
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-        str_printf(b, "%s%s=%g", i ? " " : "", row[i].name, row[i].value);
-    str_printf(b, " seed=%llu", (unsigned long long)s->seed);
+/* libmicrohttpd reads first where a connection that was suspended goes on, and closes it when the client has
+ * closed its side. Not so those with a timeout of their own: they are asked what they have to say before. */
+static void answer_before_reading(exchange *x) {
+    MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o->idle_limit + 1);
 }
 
-/* Reads the body into a heap of its own, so that one that needs more memory than there is is refused and no
- * more. */
 static enum MHD_Result generate(exchange *x, read_request *read) {
-    reading k = {.x = x, .read = read};
-    heap *h = heap_new(NULL, NULL);
-    if (!h || !mem_guard(h, read_body, &k, NULL)) {
-        k.j = NULL;
-        heap_drop(h);
-        api_fail(&k.e, 503, "out_of_memory", NULL, "There is not enough memory to read the request.");
-        return exchange_error(x, &k.e);
-    }
-    heap_leave(h);
-    str_free(&x->body);
-    if (!k.j) return exchange_error(x, &k.e);
-    x->s = k.j->out = stream_new(resume, x->c);
-    stream_attach(x->s, MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
-    memcpy(x->id, k.j->id, sizeof x->id);
-    describe_settings(&x->settings, &k.j->r.sampling);
-    if (queue_submit(x->h->q, k.j, &k.e)) return exchange_job(x);
-    job_free(k.j);
+    api_error e = {0};
+    answer_before_reading(x);
+    x->s = stream_new(resume, x->c);
+    stream_attach(x->s, MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+                  x->modern);
+    if (readers_take(x->h->readers, read, &x->body, x->s, x->start)) return exchange_job(x);
+    stream_release(x->s); /* for both who hold it */
     stream_release(x->s);
     x->s = NULL;
-    return exchange_error(x, &k.e);
+    api_fail(&e, 503, "shutting_down", NULL, "The server is shutting down.");
+    return exchange_error(x, &e);
 }
 
 static enum MHD_Result completions(exchange *x) {

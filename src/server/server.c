@@ -18,10 +18,30 @@ void server_fatal(size_t wanted) {
 
 /* Until it is told to end: nothing but time limits. */
 static void look_after(http *h) {
-    struct timespec nap = {0, 100000000};
-    while (h->o->keep_going(h->o->ctx)) {
-        nanosleep(&nap, NULL); /* signals end it */
-        watch_sweep(h->watch, h->o->receive_limit);
+    while (h->o->keep_going(h->o->ctx)) watch_sweep(h->watch, 100, h->o->receive_limit);
+}
+
+/* What runs may finish within the grace. */
+static void end(http *h) {
+    const server_options *o = h->o;
+    unsigned long long active, waiting;
+    bool hurried = false;
+    METRICS_DO(h->metrics, active = h->metrics->active; waiting = h->metrics->waiting);
+    if (active + waiting)
+        fprintf(stderr,
+                "millet: ending: %llu replies in the making have %g s to finish, %llu waiting requests are "
+                "refused; interrupt again to end now\n",
+                active, o->grace, waiting);
+    else
+        fputs("millet: ending\n", stderr);
+    http_refuse(h);
+    queue_close(h->q, o->grace);
+    while (!queue_ended(h->q)) {
+        watch_sweep(h->watch, 20, o->receive_limit);
+        if (hurried || !o->hurry || !o->hurry(o->ctx)) continue;
+        hurried = true;
+        fprintf(stderr, "millet: interrupted again: what isn't finished is cut\n");
+        queue_close(h->q, 0);
     }
 }
 
@@ -38,7 +58,8 @@ static bool start(http *h, const listener *l, err *e) {
     q.metrics = h->metrics;
     block_signals(&before);
     h->q = queue_new(h->m, &q, e);
-    bool ok = h->q && http_start(h, l->fd, e);
+    h->readers = h->q ? readers_new(h->m, h->q, e) : NULL;
+    bool ok = h->readers && http_start(h, l->fd, e);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!ok) close(l->fd);
     return ok;
@@ -51,15 +72,19 @@ bool server_run(const served_model *m, const server_options *o, err *e) {
     if (!listener_open(&l, o->host, o->port, o->access.n_key > 0, e)) return false;
     h.loopback = l.loopback;
     metrics_begin(&counts, o->queue.sessions);
-    h.watch = watch_new();
-    bool ok = start(&h, &l, e);
+    h.watch = watch_new(o->connections);
+    bool ok = h.watch ? start(&h, &l, e) : err_errno(e, "a descriptor to watch connections with");
     if (ok) {
         if (o->listening) o->listening(o->ctx, l.address, l.port);
         look_after(&h);
-        http_refuse(&h);
+        end(&h);
+    } else if (h.q) {
+        queue_close(h.q, 0);
     }
-    if (h.q) queue_stop(h.q, ok ? o->grace : 0);
+    if (h.q) queue_stop(h.q);
+    if (h.readers) readers_stop(h.readers);
     if (ok) http_stop(&h);
+    readers_free(h.readers);
     queue_free(h.q);
     watch_free(h.watch);
     return ok;

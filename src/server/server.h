@@ -18,6 +18,7 @@ typedef struct {
     bool quiet;           /* no line for each request */
     void (*listening)(void *ctx, const char *address, int port); /* called once, when it is */
     bool (*keep_going)(void *ctx);                               /* polled; false ends it */
+    bool (*hurry)(void *ctx); /* polled at the end; true: what runs is cut at once */
     void *ctx;
 } server_options;
 

@@ -1,6 +1,9 @@
 #include "server/stream.h"
 #include "base/heap.h"
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 struct stream {
     pthread_mutex_t lock;
@@ -8,9 +11,10 @@ struct stream {
     void (*wake)(void *ctx);
     void *ctx;
     bool sleeping; /* the sender waits for wake() */
-    bool gone, ended, events, full;
+    bool gone, ended, events, full, interim, probed;
     int status, socket;
-    str out;
+    char id[48];
+    str settings, out;
     size_t sent; /* of out */
     stream_counts counts;
 };
@@ -29,6 +33,7 @@ void stream_release(stream *s) {
     if (!last) return;
     pthread_mutex_destroy(&s->lock);
     str_free(&s->out);
+    str_free(&s->settings);
     mem_free(s);
 }
 
@@ -92,9 +97,48 @@ void stream_abandon(stream *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void stream_attach(stream *s, int socket) {
+/* Locked; the sender waits and has begun nothing, so that nobody else writes to the socket. */
+static void send_interim(stream *s) {
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    ssize_t n = send(s->socket, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    s->gone |= n != (ssize_t)sizeof text - 1 && !(n < 0 && errno == EAGAIN);
+}
+
+void stream_probe(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    bool begun = s->status, can = !begun ? s->sleeping : s->events;
+    if (!s->interim && !begun) s->gone = true;
+    if (!s->gone && !s->probed && can && !s->ended && s->socket >= 0) {
+        s->probed = true;
+        if (begun)
+            str_adds(&s->out, ":\n\n");
+        else
+            send_interim(s);
+        if (begun) wake(s);
+    }
+    if (s->gone) wake(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_label(stream *s, const char *id, const str *settings) {
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->id, sizeof s->id, "%s", id);
+    str_clear(&s->settings);
+    str_add(&s->settings, settings->s, settings->len);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_labels(stream *s, const char **id, const char **settings) {
+    pthread_mutex_lock(&s->lock);
+    *id = s->id;
+    *settings = str_get(&s->settings);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_attach(stream *s, int socket, bool interim) {
     pthread_mutex_lock(&s->lock);
     s->socket = socket;
+    s->interim = interim;
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -34,12 +34,21 @@ size_t stream_waiting(stream *s); /* bytes that were not taken yet */
 int stream_socket(stream *s);
 /* The client went away, or is made to: what comes is dropped, and the sender closes. */
 void stream_abandon(stream *s);
+/* The client sends no more. Whether it still reads shows when something is sent to it: once, an interim
+ * answer
+ * ("100 Continue", which says nothing) before the head, a comment among events. Who has gone resets the
+ * connection then. One that knows no interim answers (HTTP/1.0) is taken to have gone. */
+void stream_probe(stream *s);
+/* What the head is to say of the request: the job's id, and the sampling that applies. Before stream_head().
+ */
+void stream_label(stream *s, const char *id, const str *settings);
 
 /* ---- who sends ---- */
 
 typedef enum { STREAM_WAIT, STREAM_WHOLE, STREAM_EVENTS, STREAM_CLOSED } stream_state;
 
-void stream_attach(stream *s, int socket);
+void stream_attach(stream *s, int socket, bool interim);               /* interim answers may be sent */
+void stream_labels(stream *s, const char **id, const char **settings); /* "" where there are none; s's */
 /* STREAM_WAIT: no head yet, or a whole body that isn't complete; pause(ctx) was called, with the stream
  * locked: wake() will come. */
 stream_state stream_ready(stream *s, int *status, void (*pause)(void *ctx), void *ctx);
