@@ -29,7 +29,11 @@ bool check_go(void *w);
 
 /* Same form and context as the artifact, one package; logits even where the artifact returns candidates.
  * Needs room for the checkpoint in fp32 below $TMPDIR (/tmp). */
+/* For a Core AI asset it is one too, with the same states. */
 lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, err *e);
+
+/* A Core AI asset: its values have no names. */
+bool check_is_asset(const lm *artifact);
 
 /* ---- what is fed ---- */
 
@@ -181,7 +185,8 @@ typedef struct {
     bool compressed, bad;
 } check_weight;
 
-/* Constants of at least CHECK_WEIGHT_MIN floats, by name. One that is stored as it is must be equal in every
+/* Constants of at least CHECK_WEIGHT_MIN floats, by name; those of a Core AI asset by the order in which it
+ * uses them. One that is stored as it is must be equal in every
  * element; a compressed one must have an error below CHECK_WEIGHT_ERROR, and below CHECK_ROW_ERROR in each
  * row (another row in its place has about 1.4). */
 #define CHECK_WEIGHT_MIN   64

@@ -25,15 +25,20 @@ static bool affordable(prefilling *p, size_t n) {
     return true;
 }
 
+/* The sizes of calls are those of functions, not any. */
+static bool by_function(const contract *f) {
+    return f->form == CONTRACT_CHUNKS || (f->n_func > 1 && f->func->tokens == 1 && !f->func->flexible);
+}
+
 /* Both ways from fresh states; the decoders stand behind the last token. */
 static bool feed_both(prefilling *p, const int32_t *ids, size_t n, const int64_t *size, size_t n_size,
                       decoder *by_step, decoder *by_block, decoder_row *want, decoder_row *got, err *e) {
     const decoder_hooks h = {.keep_going = check_go, .ctx = p->w};
     const int64_t one = 1;
-    bool chunks = p->m->form.form == CONTRACT_CHUNKS;
-    if (chunks && (!decoder_set_sizes(by_step, &one, 1, e) || !decoder_set_sizes(by_block, size, n_size, e)))
+    bool chosen = by_function(&p->m->form);
+    if (chosen && (!decoder_set_sizes(by_step, &one, 1, e) || !decoder_set_sizes(by_block, size, n_size, e)))
         return false;
-    if (chunks)
+    if (chosen)
         return decoder_feed(by_step, ids, n, &h, want, e) && decoder_feed(by_block, ids, n, &h, got, e);
     for (size_t i = 0; i < n; i++)
         if (!decoder_feed(by_step, ids + i, 1, &h, want, e)) return false;
@@ -195,9 +200,8 @@ bool check_prefill_run(check_prefill *r, const lm *artifact, const check_texts *
     prefilling p = {.r = r, .m = artifact, .mode = mode, .w = w, .budget = budget};
     const contract *f = &artifact->form;
     int64_t size[MOST_SIZES] = {BLOCK_TOKENS};
-    size_t n = f->form == CONTRACT_SINGLE;
-    for (size_t i = 1; f->form == CONTRACT_CHUNKS && i < f->n_func && n < MOST_SIZES; i++)
-        size[n++] = f->func[i].tokens;
+    size_t n = f->func->flexible;
+    for (size_t i = 1; by_function(f) && i < f->n_func && n < MOST_SIZES; i++) size[n++] = f->func[i].tokens;
     check_phase(w, "prefill", budget);
     return !n || run_all(&p, t, size, n, e) || err_where(e, "prefill");
 }

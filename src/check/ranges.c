@@ -249,7 +249,8 @@ static by_entry sum_up(const audit *ref) {
 static void add_reference(check_ranges *r, const audit *ref) {
     by_entry b = sum_up(ref);
     for (size_t i = 0; i < r->n; i++) {
-        uint32_t at = map_get(b.entry, r->row[i].name, widen_entry(r->row[i].name));
+        const char *name = r->row[i].name;
+        uint32_t at = check_is_asset(ref->m) ? MAP_NONE : map_get(b.entry, name, widen_entry(name));
         r->row[i].reference = at == MAP_NONE ? NAN : b.largest[at];
         r->row[i].loss = at == MAP_NONE ? NAN : b.loss[at];
     }

@@ -17,12 +17,18 @@ static bool on_progress(void *ctx, const char *tensor, uint64_t done, uint64_t t
     return check_go(w);
 }
 
+bool check_is_asset(const lm *artifact) {
+    return rt_model_coreml(artifact->model[0])->spec == IR_SPEC_COREAI;
+}
+
 lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, err *e) {
     check_phase(w, "reference", 0);
     int64_t context = artifact->form.context;
     bool chunks = artifact->form.form == CONTRACT_CHUNKS;
-    bool coreai = rt_model_coreml(artifact->model[0])->spec == IR_SPEC_COREAI; /* any form serves */
-    const convert_options o = {.preset = coreai   ? NULL
+    bool coreai = check_is_asset(artifact);
+    const convert_options o = {.format = coreai ? "coreai" : NULL,
+                               .steer_around = coreai ? "none" : NULL,
+                               .preset = coreai   ? NULL
                                          : chunks ? "chunks"
                                                   : "single",
                                .chunks = chunks ? "1" : NULL,

@@ -66,6 +66,7 @@ typedef struct {
     unsigned measures;
     check_side *side; /* [0]: the one that is judged; then those beside it */
     size_t n_side;
+    lm *names; /* the reference: measurements name what it has */
     const char *checkpoint;
     check_texts texts, scored; /* all, and what was fed for the scores */
     check_texts prompts, continued;

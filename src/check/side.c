@@ -21,6 +21,17 @@ void side_end(side *s) {
     mem_free(s->v.env);
 }
 
+bool *side_parts(arena *a, const ir_function *f) {
+    bool *part = ARENA_ARRAY(a, bool, f->n_values);
+    for (size_t i = 0; i < f->body.n_op; i++) {
+        const ir_op *op = f->body.op[i];
+        bool decompresses = ir_info(op->code)->flags & OPF_CONSTEXPR;
+        for (int s = 0; decompresses && s < ir_info(op->code)->n_slot; s++)
+            for (uint32_t k = 0; k < op->arg[s].n; k++) part[op->arg[s].v[k]->id] = true;
+    }
+    return part;
+}
+
 /* depth: how many decompressing ops may lie one behind the other. */
 static bool decode(side *s, const ir_value *v, int depth) {
     ref_tensor *t = &s->v.env[v->id];

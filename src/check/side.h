@@ -18,6 +18,9 @@ void side_end(side *s);
 /* Puts a constant, or what a decompressing op makes of constants, into env. */
 bool side_decode(side *s, const ir_value *v);
 
+/* By value id: it is an operand of a decompressing op. Lives in a. */
+bool *side_parts(arena *a, const ir_function *f);
+
 /* Rows of scores (rows.c): index of the highest (of equal ones the lowest), its lead, log(sum(exp)). */
 size_t row_best(const float *x, size_t n);
 double row_margin(const float *x, size_t n, size_t best);

@@ -1,8 +1,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "check/check.h"
 #include "check/manifest.h"
+#include "check/side.h"
 #include "coreml/embedding.h"
 #include "generate/artifact.h"
 #include <stdlib.h>
@@ -27,6 +27,7 @@ typedef struct {
     map *names;  /* weight -> place */
     const char **place;
     size_t cap;
+    bool asset; /* names are none */
 } counting;
 
 #define SHARED 0xFFFF
@@ -45,7 +46,11 @@ static bool count_constant(counting *c, const char *place, uint64_t bytes, uint3
     return false;
 }
 
+/* Where a constant is stored; NULL: nowhere but in the program. An asset has all of them in one file. */
 static const char *place_of(counting *c, const ir_const *k) {
+    if (c->asset && k && ir_type_bytes(&k->type) >= CHECK_WEIGHT_MIN)
+        return arena_printf(c->a, "%p", k->data ? k->data : (const void *)k);
+    if (!k || !k->blob_file) return NULL;
     return arena_printf(c->a, "%llu %s", (unsigned long long)k->blob_offset, k->blob_file);
 }
 
@@ -55,8 +60,7 @@ static void count_weight(counting *c, const ir_op *op, uint32_t function, map *s
     const char *place = NULL;
     uint64_t bytes = 0;
     bool fresh = false;
-    if (v->konst && v->konst->blob_file) {
-        place = place_of(c, v->konst);
+    if ((place = place_of(c, v->konst))) {
         bytes = (uint64_t)ir_type_bytes(&v->konst->type);
         fresh = count_constant(c, place, bytes, function, seen);
     }
@@ -64,8 +68,8 @@ static void count_weight(counting *c, const ir_op *op, uint32_t function, map *s
     for (int s = 0; constexpr && s < ir_info(op->code)->n_slot; s++)
         for (uint32_t k = 0; k < op->arg[s].n; k++) {
             const ir_const *x = op->arg[s].v[k]->konst;
-            if (!x || !x->blob_file) continue;
             const char *at = place_of(c, x);
+            if (!at) continue;
             if (!place) place = at;
             bytes += (uint64_t)ir_type_bytes(&x->type);
             fresh |= count_constant(c, at, (uint64_t)ir_type_bytes(&x->type), function, seen);
@@ -76,6 +80,7 @@ static void count_weight(counting *c, const ir_op *op, uint32_t function, map *s
         c->r->values[class] += (uint64_t)ir_type_count(&v->type);
         c->r->bytes[class] += bytes;
     }
+    if (c->asset) return;
     size_t n = map_count(c->names);
     c->place = arena_grow(c->a, c->place, n, &c->cap, n + 1, sizeof *c->place);
     if (map_add(c->names, v->name, strlen(v->name), (uint32_t)n)) {
@@ -88,13 +93,16 @@ static void count_weight(counting *c, const ir_op *op, uint32_t function, map *s
 static void count_package(check_structure *r, check_package *p, const coreml_model *m) {
     arena *a = arena_new();
     counting c = {.r = r, .p = p, .a = a, .places = map_new(a, 256), .names = map_new(a, 256)};
+    c.asset = m->spec == IR_SPEC_COREAI;
     p->functions = m->n_func;
     for (size_t i = 0; m->program && i < m->program->n_func; i++) {
         const ir_function *f = m->program->func[i];
         map *seen = map_new(a, 256);
+        const bool *part = side_parts(a, f); /* counted with what is made of them */
         for (size_t k = 0; k < f->body.n_op; k++) {
             const ir_op *op = f->body.op[k];
-            if (op->n_out == 1 && ir_info(op->code)->flags & (OPF_CONST | OPF_CONSTEXPR))
+            if (op->n_out == 1 && !(c.asset && part[op->out[0]->id]) &&
+                ir_info(op->code)->flags & (OPF_CONST | OPF_CONSTEXPR))
                 count_weight(&c, op, (uint32_t)i, seen);
         }
     }

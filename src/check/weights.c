@@ -23,6 +23,12 @@ static void forget(side *s, const ir_value *v) {
     ref_tensor_drop(&s->v.env[v->id]);
 }
 
+typedef struct {
+    const ir_op *op;
+    const char *name, *key; /* as reports call it, as long as the artifact; as the other one's is found */
+    size_t package;
+} weight;
+
 /* Sums of one comparison. */
 typedef struct {
     uint64_t differ, first, at;
@@ -68,7 +74,8 @@ static void find_worst_row(check_weight *w, const double *sum, int64_t rows) {
     }
 }
 
-static bool compare(check_weights *r, side *got, const ir_value *a, side *ref, const ir_value *b) {
+static bool compare(check_weights *r, side *got, const weight *this, side *ref, const ir_value *b) {
+    const ir_value *a = this->op->out[0];
     if (!side_decode(got, a) || !side_decode(ref, b)) return false;
     const ref_tensor *x = &got->v.env[a->id], *y = &ref->v.env[b->id];
     bool compressed = !a->konst, matrix = compressed && a->type.rank == 2;
@@ -86,7 +93,7 @@ static bool compare(check_weights *r, side *got, const ir_value *a, side *ref, c
         if (matrix) by_row[2 * (i / width)] += s.error - error, by_row[2 * (i / width) + 1] += s.norm - norm;
     }
     mem_free(values);
-    check_weight w = {a->name, s.differ, s.first, relative(&s), -1, 0, compressed, false};
+    check_weight w = {this->name, s.differ, s.first, relative(&s), -1, 0, compressed, false};
     if (matrix && by_row) find_worst_row(&w, by_row, rows);
     bool ok = by_row || err_set(got->v.e, ERR_MEMORY, "no memory for sums of %lld rows", (long long)rows);
     mem_free(by_row);
@@ -130,13 +137,30 @@ typedef struct {
     side *s; /* one a package */
     size_t n;
     map *names; /* -> index in weight */
-    struct weight {
-        const ir_op *op;
-        size_t package;
-    } * weight;
+    weight *weight;
     size_t n_weight, cap;
     bool *found; /* by weight: the other artifact has it too */
 } side_set;
+
+/* Weights of a package go by their names. A Core AI asset has none: they go by the order in which they are
+ * used, which is that of the graph. */
+static void add_weights(side_set *set, const ir_function *f, const lm *m, arena *a) {
+    bool ordered = f->spec == IR_SPEC_COREAI;
+    const bool *part = side_parts(a, f);
+    for (size_t i = 0; i < f->body.n_op; i++) {
+        const ir_value *v = weight_of(f->body.op[i]);
+        if (!v || (ordered && part[v->id])) continue;
+        const char *name =
+            ordered ? arena_printf(m->a, "%zu, %s", set->n_weight + 1, ir_type_text(m->a, &v->type))
+                    : v->name;
+        /* where they are called by number the element type, which is not the reference's, is no part of it */
+        const char *key = ordered ? arena_printf(a, "%zu", set->n_weight) : name;
+        if (!map_add(set->names, key, strlen(key), (uint32_t)set->n_weight)) continue;
+        set->weight =
+            arena_grow(a, set->weight, set->n_weight, &set->cap, set->n_weight + 1, sizeof *set->weight);
+        set->weight[set->n_weight++] = (weight){f->body.op[i], name, key, set->n};
+    }
+}
 
 static bool open_sides(side_set *set, const lm *m, arena *a, arena *scratch, err *e) {
     set->s = ARENA_ARRAY(a, side, m->n_model);
@@ -144,13 +168,7 @@ static bool open_sides(side_set *set, const lm *m, arena *a, arena *scratch, err
     for (; set->n < m->n_model; set->n++) {
         side *s = &set->s[set->n];
         if (!side_begin(s, m, set->n, scratch, e)) return false;
-        for (size_t i = 0; i < s->f->body.n_op; i++) {
-            const ir_value *v = weight_of(s->f->body.op[i]);
-            if (!v || !map_add(set->names, v->name, strlen(v->name), (uint32_t)set->n_weight)) continue;
-            set->weight =
-                arena_grow(a, set->weight, set->n_weight, &set->cap, set->n_weight + 1, sizeof *set->weight);
-            set->weight[set->n_weight++] = (struct weight){s->f->body.op[i], set->n};
-        }
+        add_weights(set, s->f, m, a);
     }
     set->found = ARENA_ARRAY(a, bool, set->n_weight);
     return true;
@@ -160,10 +178,13 @@ static void close_sides(side_set *set) {
     for (size_t i = 0; i < set->n; i++) side_end(&set->s[i]);
 }
 
-/* The weight of that name and shape; NULL when there is none. */
-static const struct weight *find(side_set *set, const ir_value *like) {
-    uint32_t at = map_get(set->names, like->name, strlen(like->name));
-    if (at == MAP_NONE || !same_shape(&set->weight[at].op->out[0]->type, &like->type)) return NULL;
+/* The weight of that key and shape; NULL when there is none. */
+static const weight *find(side_set *set, const weight *like) {
+    uint32_t at = map_get(set->names, like->key, strlen(like->key));
+    const ir_type *t = &like->op->out[0]->type;
+    if (at == MAP_NONE && set->s->f->spec == IR_SPEC_COREAI) at = 0; /* a head that is the embedding */
+    if (at == MAP_NONE || at >= set->n_weight || !same_shape(&set->weight[at].op->out[0]->type, t))
+        return NULL;
     set->found[at] = true;
     return &set->weight[at];
 }
@@ -171,17 +192,14 @@ static const struct weight *find(side_set *set, const ir_value *like) {
 static bool compare_all(check_weights *r, side_set *got, side_set *ref, check_watch *w, err *e) {
     check_phase(w, "weights", got->n_weight);
     for (size_t i = 0; i < got->n_weight; i++) {
-        const ir_op *op = got->weight[i].op;
-        const ir_value *v = op->out[0];
-        const struct weight *other = find(ref, v);
-        if (!other && !r->unmatched++) r->first_unmatched = v->name;
-        if (other &&
-            !compare(r, &got->s[got->weight[i].package], v, &ref->s[other->package], other->op->out[0]))
-            return err_where(e, "weight %s", v->name);
+        const weight *x = &got->weight[i], *other = find(ref, x);
+        if (!other && !r->unmatched++) r->first_unmatched = x->name;
+        if (other && !compare(r, &got->s[x->package], x, &ref->s[other->package], other->op->out[0]))
+            return err_where(e, "weight %s", x->name);
         if (!check_step(w, 1, e)) return false;
     }
     for (size_t i = 0; i < ref->n_weight; i++)
-        if (!ref->found[i] && !r->missing++) r->first_missing = ref->weight[i].op->out[0]->name;
+        if (!ref->found[i] && !r->missing++) r->first_missing = ref->weight[i].name;
     return true;
 }
 

@@ -48,14 +48,14 @@ static bool open_into(ai_asset *x, err *e) {
     if (!file_is_dir(x->path))
         return err_set(e, ERR_IO, "%s: not a directory; expected an .aimodel", x->path);
     const char *code = in(x->a, x->path, "main.mlirb");
-    if (!check_metadata(x, e) || !file_open_map(&x->code, code, e)) return false;
+    if (!check_metadata(x, e) || !read_bundle(x, e) || !file_open_map(&x->code, code, e)) return false;
     file_will_stream(&x->code);
     x->tree = ai_tree_read(x->a, x->code.data, x->code.size, e);
     if (!x->tree) return err_where(e, "%s", code);
     if (x->tree->version > AI_ASSET_VERSION)
         return err_set(e, ERR_UNSUPPORTED, "%s: asset version %lld is newer than the newest known, %d", code,
                        (long long)x->tree->version, AI_ASSET_VERSION);
-    return read_bundle(x, e);
+    return true;
 }
 
 ai_asset *ai_asset_open(const char *path, err *e) {

@@ -308,7 +308,7 @@ static bool check_output(const caller *c, const contract_stage *g, const contrac
 }
 
 size_t caller_begin(caller *c, const call *k) {
-    bool none = k->fn->tokens > 1 && k->fn->rows == ROWS_NONE;
+    bool none = k->fn->tokens > 1 && k->fn->rows == ROWS_NONE && c->m->n_model > 1;
     c->n_score = 0;
     for (size_t i = 0; i < MEANS_COUNT; i++) c->given[i].type.rank = 0;
     return none || (c->m->form.heads && !k->row) ? c->m->form.n_layers : c->m->n_model;
@@ -324,7 +324,7 @@ bool caller_end_stage(caller *c, const call *k, size_t i, bool ran, err *e) {
         ((rt_tensor *)c->score)[c->n_score] = c->out[g->output[b].at];
         c->score_is[c->n_score++] = &g->output[b];
     }
-    if (g->logits) return true;
+    if (g->logits || !g->n_output) return true;
     c->hidden = c->out[g->at];
     return show_handed(c, k, i, &c->hidden, e);
 }

@@ -92,6 +92,7 @@ static bool find_stage(const set *s, size_t i, const char *name, bool one, contr
     bool other;
     *l = (contract_look){
         .a = s->a, .d = s->d, .dir = s->dir, .m = s->p[i].model, .one = one && s->d->one_token && s->n == 1};
+    l->states_only = !one && s->n == 1;
     l->f = function_for(s, i, name, &other);
     bool ok = l->f && !(other && l->f->n_state) && contract_stage_match(l, role(s, i), to) &&
               (!other || to->logits);
@@ -115,6 +116,8 @@ static bool find_stage(const set *s, size_t i, const char *name, bool one, contr
 static bool order_stages(const set *s, const contract_function *fn, size_t *n_layers, err *e) {
     const contract_stage *g = fn->stage;
     size_t first = 0;
+    *n_layers = 0;
+    if (fn->rows == ROWS_NONE && s->n == 1) return true; /* it leaves states */
     while (first < s->n && !g[first].logits) first++;
     if (first == s->n)
         return err_set(e, ERR_INVALID, "%s, the last of %zu packages, returns %s, not logits",
@@ -212,6 +215,7 @@ static bool find_function(contract_function *fn, const set *s, const char *name,
         if (l[i].positions < *positions) *positions = l[i].positions;
     }
     *fn = (contract_function){.name = g[s->chooser].function, .stage = g, .rows = s->d->rows};
+    if (!g[0].n_output) fn->rows = ROWS_NONE;
     if (!choose_tokens(s, fn, l, e) || !fix_tokens(s, fn, l, e) || !order_stages(s, fn, n_layers, e) ||
         !check_handover(s, fn, *n_layers, e))
         return false;

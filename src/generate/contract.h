@@ -54,7 +54,7 @@ typedef struct {
     const char *name;            /* in the package that chooses */
     int64_t tokens;              /* T that it takes; flexible: the most */
     bool flexible;               /* T is 1 to tokens */
-    describe_rows rows;          /* of T > 1 tokens: whose scores it returns */
+    describe_rows rows;          /* of T > 1 tokens: whose scores it returns; NONE: it leaves states */
     const contract_stage *stage; /* one a package, in order */
 } contract_function;
 
@@ -121,6 +121,7 @@ typedef struct {
     const coreml_model *m;
     const coreml_function *f;
     bool one;             /* a function for one token is wanted */
+    bool states_only;     /* one that returns nothing will do: it leaves states */
     str lacks;            /* what is missing or wrong: "input hidden, output logits" */
     int64_t lower, upper; /* T that it takes; upper 0: it has none */
     int64_t positions;    /* K that fit; INT32_MAX when not bounded */

@@ -303,6 +303,7 @@ static void match_outputs(contract_look *l, const describe_package *p, contract_
     contract_feature *b = ARENA_ARRAY(l->a, contract_feature, l->f->n_out * p->n_out + 1);
     size_t before = l->lacks.len;
     s->output = b;
+    if (!l->f->n_out && l->states_only) return;
     for (size_t i = 0; i < p->n_out; i++) match_output(l, &p->out[i], s, b);
     if (l->lacks.len == before) choose_outputs(l, p, s);
 }
@@ -355,5 +356,5 @@ void contract_stage_fix(contract_stage *s, int64_t tokens) {
     }
     for (size_t i = 0; i < s->n_input; i++)
         if (s->input[i].is == MEANS_HIDDEN) s->in = s->input[i].type;
-    s->out = s->output[0].type;
+    if (s->n_output) s->out = s->output[0].type;
 }

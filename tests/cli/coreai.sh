@@ -32,22 +32,60 @@ for bundle in tiny_none tiny_qwen35_decode_s1_fp16_dynkv; do
 done
 
 # Damage, and what it is called.
-cp -r "$case/tiny_none" "$work/bundle"
-chmod -R u+w "$work/bundle"
-asset=$work/bundle/tiny_none.aimodel
+cp -r "$case/tiny_none" "$work/damaged"
+chmod -R u+w "$work/damaged"
+asset=$work/damaged/tiny_none.aimodel
 printf x >>"$asset/main.mlirb"
-expect 1 'main.hash: it is not the SHA-256 of main.mlirb|malformed section' "$millet" inspect "$work/bundle" --verify
+expect 1 'main.hash: it is not the SHA-256 of main.mlirb|malformed section' "$millet" inspect "$work/damaged" --verify
 head -c 1000 "$case/tiny_none/tiny_none.aimodel/main.mlirb" >"$asset/main.mlirb"
-expect 1 'main.mlirb: byte [0-9]+: malformed section' "$millet" run "$work/bundle" --prompt a
-sed -i 's/"0.2"/"0.9"/' "$work/bundle/metadata.json"
-expect 1 'metadata_version 0.9; 0.2 is known' "$millet" run "$work/bundle" --prompt a
-finish
+expect 1 'main.mlirb: byte [0-9]+: malformed section' "$millet" run "$work/damaged" --prompt a
+sed -i 's/"0.2"/"0.9"/' "$work/damaged/metadata.json"
+expect 1 'metadata_version 0.9; 0.2 is known' "$millet" run "$work/damaged" --prompt a
+
+# Hostile bundle directories: one line each, whatever is asked of them.
+hostile() { # PATTERN STATEMENTS: a fresh copy, damaged; b is its directory, a its asset
+    local b=$work/hostile a=$work/hostile/tiny_none.aimodel
+    rm -rf "$b" && cp -r "$case/tiny_none" "$b" && chmod -R u+w "$b" && eval "$2"
+    expect 1 "$1" "$millet" run "$b" --prompt a -n 1
+    expect 1 "$1" "$millet" inspect "$b"
+}
+hostile 'metadata.json: names the package tiny_none.aimodel, which is not there' 'rm "$a/main.mlirb"'
+hostile 'main.mlirb: Too many levels of symbolic links' 'ln -sf main.mlirb "$a/main.mlirb"'
+hostile 'main.mlirb: not a regular file' 'rm "$a/main.mlirb"; mkdir "$a/main.mlirb"'
+hostile 'main.mlirb: not a regular file' 'rm "$a/main.mlirb"; mkfifo "$a/main.mlirb"'
+hostile 'main.mlirb: byte 0: ' ': >"$a/main.mlirb"'
+hostile 'tiny_none.aimodel/metadata.json: No such file' 'rm "$a/metadata.json"'
+hostile 'assetVersion 3.1, expected 2.0' 'sed -i s/2\\.0/3.1/ "$a/metadata.json"'
+hostile 'a path relative to it, without .. parts' 'sed -i "s|tiny_none.aimodel|../hostile/tiny_none.aimodel|" "$b/metadata.json"'
+hostile 'a bundle of kind vlm, expected llm' 'sed -i "s/\"llm\"/\"vlm\"/" "$b/metadata.json"'
+hostile 'max_context_length: expected a number from 1' 'sed -i "s/\"max_context_length\": *[0-9]*/\"max_context_length\":99999999999/" "$b/metadata.json"'
 
 # Our own: gated like a package, and back to a package.
 model=$MILLET_SOURCE/models/tiny-qwen3.5
 expect 0 '' "$millet" convert "$model" -o "$work/bundle" --format coreai --quantize int8lin -q
-expect 0 '' "$millet" check "$work/bundle" --against "$model" --only structure,ids,scores --budget 16
+expect 0 '' "$millet" check "$work/bundle" --against "$model" --only structure,ids,scores,weights --budget 16
 shows '^passed'
+# 62 linear layers; norms, convolutions, decays and the table as they are in the checkpoint
+shows '^weights +28 compared exactly, 62 compressed'
+shows '^structure .* [1-9][0-9.]* MB of weights;'
+
+# Blocks of a prompt go through prefill functions: the same ids, states within rounding; weights and single steps are gated.
+expect 0 '' "$millet" convert "$model" -o "$work/blocks" --format coreai --prefill 4,16 -q
+expect 0 '' "$millet" convert "$model" -o "$work/plain" --format coreai -q
+expect 0 '' "$millet" check "$work/blocks" --against "$model" --only steps,weights,prefill --budget 40
+shows '^single steps +16 of 16 agree from the reference'
+shows '^prefill = decode +([0-9]+) of \1 cases'
+shows '^weights +90 compared exactly, 0 compressed$'
+printf 'It was a bright cold day in April, and the clocks were striking thirteen. The hall smelt of cabbage and old rag mats.' >"$work/text"
+for bundle in plain blocks; do
+    "$millet" run "$work/$bundle" --prompt-file "$work/text" -n 24 --linear int16 --json >"$work/stdout" || fail "run $bundle"
+    grep -o '"ids":\[[0-9,]*\]' "$work/stdout" >"$work/$bundle.ids" || fail "no ids of $bundle"
+done
+cmp -s "$work/plain.ids" "$work/blocks.ids" || fail "other ids with prefill functions: $(cat "$work/plain.ids" "$work/blocks.ids")"
+# One weight changed is found.
+printf '\377' | dd of="$work/blocks/tiny-qwen3.5.aimodel/main.mlirb" bs=1 seek=8000000 conv=notrunc 2>"$work/dd" || fail dd
+expect 1 '' "$millet" check "$work/blocks" --against "$model" --only weights
+shows 'weight [0-9]+, fp16\[[0-9,]+\]: 1 elements differ'
 cp -r "$work/bundle" "$work/odd"
 sed -i 's/"max_context_length":[0-9]*/"max_context_length":"x"/' "$work/odd/metadata.json"
 expect 1 'metadata.json: language.max_context_length: expected a number from 1' "$millet" run "$work/odd" --prompt a
@@ -55,3 +93,4 @@ expect 1 'inspect --verify' "$millet" verify-manifest "$work/bundle"
 expect 0 '' "$millet" inspect "$work/bundle" --verify
 expect 0 '' "$millet" convert "$work/bundle/tiny-qwen3.5.aimodel" -o "$work/back.mlpackage" -q
 expect 0 '' "$millet" inspect "$work/back.mlpackage" --verify
+finish
