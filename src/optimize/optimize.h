@@ -14,6 +14,8 @@ void opt_fuse(ir_program *p, ir_function *f, bool strict);
 /* States of which only parts are read and which are written as a concat of these become a state for each part
  * (op state_part), in the same memory. */
 void opt_unstack(ir_program *p, ir_function *f);
+/* Makes once, and first, what follows from inputs of whole numbers by other ops than products and lookups. */
+void opt_share(ir_function *f);
 /* Puts linears of one x side by side, so that they become steps without a barrier in between. */
 void opt_order(ir_function *f);
 /* Removes ops whose results nobody uses. */

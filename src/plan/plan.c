@@ -44,6 +44,7 @@ plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, e
         dump(o, "fold", copy);
         opt_unstack(p->program, copy);
         opt_fuse(p->program, copy, o->strict);
+        opt_share(copy);
         opt_order(copy);
         dump(o, "fuse", copy);
         p->f = copy;
