@@ -151,6 +151,9 @@ void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, c
 lower_fn lower_scaled_norm;
 /* A sum, taken over by the linear that made one side; false: there is none. */
 lower_fn lower_residual;
+/* A cast to fp16 of what the newest step, a linear, made for nobody else: the linear rounds. False: it isn't
+ * that. */
+bool lower_rounded_linear(lower *l, const ir_op *op, const place *x);
 /* silu of the newest convolution, which takes it over; false: there is none. */
 lower_fn lower_conv_silu;
 lower_fn lower_linear, lower_matmul, lower_gather, lower_gather_along_axis, lower_conv;

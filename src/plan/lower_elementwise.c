@@ -68,6 +68,7 @@ bool lower_cast(lower *l, const ir_op *op) {
         lower_set(l, op->out[0], x);
         return true;
     }
+    if (rounds && lower_rounded_linear(l, op, &x)) return true;
     x = lower_cells(l, x);
     place y = lower_fresh(l, type);
     step_unary *u = ARENA_NEW(l->a, step_unary);

@@ -314,6 +314,24 @@ bool lower_residual(lower *l, const ir_op *op) {
     return false;
 }
 
+bool lower_rounded_linear(lower *l, const ir_op *op, const place *x) {
+    if (!l->p->n_step) return false;
+    plan_step *made = &l->p->step[l->p->n_step - 1];
+    const ir_value *v = ir_in(op, A_x);
+    const step_linear *linear = made->param;
+    if (made->fn != run_linear || x->space != SPACE_ACT || x->store || x->first ||
+        made->arg[0].buffer != x->buffer || !place_is_dense(x) ||
+        ir_type_count(&x->type) != linear->m * linear->w.rows || l->uses[v->id] != 1 ||
+        l->uses[behind_views(l, v)->id] != 1)
+        return false;
+    step_linear *s = ARENA_NEW(l->a, step_linear);
+    *s = *linear;
+    s->round = true;
+    made->param = s;
+    lower_set(l, op->out[0], *x);
+    return true;
+}
+
 bool lower_fused_swiglu(lower *l, const ir_op *op) {
     const ir_type *type = &op->out[0]->type;
     place in[2] = {lower_cells(l, lower_in(l, op, A_gate)), lower_cells(l, lower_in(l, op, A_up))};

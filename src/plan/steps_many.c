@@ -31,8 +31,7 @@ void many_linear(const void *param, const plan_rows *r, int64_t lo, int64_t hi, 
     kern_linear job = product(s, r, 1, w);
     if (s->add) job.add = r->p[s->add], job.ldadd = apart(r, s->add);
     s->many.run(&job, lo, hi);
-    for (size_t i = 0; i < r->n && s->round; i++)
-        num_round_f16_all((float *)r->p[i * r->pitch] + lo, (size_t)(hi - lo));
+    for (size_t i = 0; i < r->n && s->round; i++) w->ops->round((float *)r->p[i * r->pitch] + lo, hi - lo);
 }
 
 /* Where in the scratch the chunks of `up` begin. */

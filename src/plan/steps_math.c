@@ -95,7 +95,7 @@ void run_linear(const void *param, void *const *p, int64_t lo, int64_t hi, plan_
                        .scratch = s->c.scratch ? w->scratch : NULL};
     if (s->add) job.add = p[s->add], job.ldadd = n;
     s->c.run(&job, lo, hi);
-    for (int64_t i = 0; i < s->m && s->round; i++) num_round_f16_all(job.y + i * n + lo, (size_t)(hi - lo));
+    for (int64_t i = 0; i < s->m && s->round; i++) w->ops->round(job.y + i * n + lo, hi - lo);
 }
 
 static float element(const step_matmul *s, const void *b, int64_t at) {
