@@ -26,6 +26,14 @@ INLINE void prefetch(const void *p) {
     _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
 }
 
+/* The beginning of n streams, of `bytes` each, `apart` bytes from one to the next, what is needed first
+ * first. */
+INLINE void begin_streams(const uint8_t *p, int64_t apart, int n, int64_t bytes) {
+    if (bytes > AHEAD) bytes = AHEAD;
+    for (int64_t i = 0; i < bytes; i += 64)
+        for (int k = 0; k < n; k++) _mm_prefetch((const char *)p + k * apart + i, _MM_HINT_T0);
+}
+
 /* The sum of 16 lanes in the order of x16_tree(), down to four lanes. */
 INLINE __m128 tree4(__m512 f) {
     __m256 s = _mm256_add_ps(_mm512_castps512_ps256(f), _mm512_extractf32x8_ps(f, 1));
