@@ -128,14 +128,7 @@ static const ir_const *as_floats(ai_read *r, const ai_attr *x, ir_type type, ir_
 /* Of codes below a byte: one bit stream, as resources have it. */
 static const ir_const *as_codes(ai_read *r, const ai_attr *x, ir_type type, ir_dtype d, uint64_t n) {
     unsigned bits = dtype_bits(d);
-    if (stored_bits(x, d, n) == bits) {
-        if (bits ==
-            3) { /* how these are packed nobody has seen; 6 bits are a stream, as Apple's runtime reads it */
-            ai_fail(r, ERR_UNSUPPORTED, "a resource of %s", dtype_name(d));
-            return NULL;
-        }
-        return ir_const_new(r->a, type, x->data);
-    }
+    if (stored_bits(x, d, n) == bits) return ir_const_new(r->a, type, x->data);
     uint8_t *codes = room(r, n), *packed = codes ? room(r, num_packed_size(n, bits)) : NULL;
     if (!packed) return NULL;
     for (uint64_t i = 0; i < n; i++) codes[i] = (uint8_t)(x->data[x->splat ? 0 : i] & ((1u << bits) - 1));

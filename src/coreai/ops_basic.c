@@ -229,18 +229,42 @@ static ir_value *weight_part(ai_read *r, uint32_t i) {
     return c ? b_const(&r->b, NULL, c) : NULL;
 }
 
+/* w with a number of its own added to each block: as many blocks along each axis as bias has elements. */
+static ir_value *shifted_blocks(ai_read *r, ir_value *w, ir_value *bias) {
+    const ir_type t = w->type, *tb = &bias->type;
+    int64_t wide[IR_MAX_RANK], one[IR_MAX_RANK];
+    if (tb->rank != t.rank || 2 * t.rank > IR_MAX_RANK || tb->dtype != t.dtype) {
+        ai_fail(r, ERR_UNSUPPORTED, "an offset behind the scale of rank %d, of a weight of rank %d", tb->rank,
+                t.rank);
+        return w;
+    }
+    for (int i = 0; i < t.rank; i++) {
+        if (tb->dim[i] < 1 || t.dim[i] % tb->dim[i]) {
+            ai_fail(r, ERR_FORMAT, "offsets behind the scale that don't divide axis %d", i);
+            return w;
+        }
+        wide[2 * i] = one[2 * i] = tb->dim[i];
+        wide[2 * i + 1] = t.dim[i] / tb->dim[i];
+        one[2 * i + 1] = 1;
+    }
+    uint32_t n = (uint32_t)(2 * t.rank);
+    w = ai_reshaped_by(r, w, ai_list_of(r, wide, n));
+    bias = ai_reshaped_by(r, bias, ai_list_of(r, one, n));
+    return ai_reshaped(r, b_op(&r->b, OP_add, NULL, A_x, w, A_y, bias, A_NONE), &t);
+}
+
 bool ai_op_blockwise(ai_read *r, ir_opcode code) {
     ir_type to;
     if (!ai_expect(r, 4, 1) || !ai_to_ir(r, r->op->out[0]->type, &to)) return false;
     ir_value *data = weight_part(r, 0), *scale = data ? weight_part(r, 1) : NULL, *offset = NULL;
     if (!scale) return false;
-    if (!ai_constant_is(r, r->op->in[3], 0))
-        return ai_fail(r, ERR_UNSUPPORTED, "an offset behind the scale that is not 0");
     if (!ai_constant_is(r, r->op->in[2], 0) && !(offset = weight_part(r, 2))) return false;
     if (scale->type.dtype != to.dtype)
         return ai_fail(r, ERR_UNSUPPORTED, "scales of %s make %s", dtype_name((ir_dtype)scale->type.dtype),
                        dtype_name((ir_dtype)to.dtype));
-    return ai_result(r, b_op(&r->b, code, NULL, A_data, data, A_scale, scale, A_offset, offset, A_NONE));
+    ir_value *w = b_op(&r->b, code, NULL, A_data, data, A_scale, scale, A_offset, offset, A_NONE);
+    if (!ai_constant_is(r, r->op->in[3], 0)) w = shifted_blocks(r, w, ai_in(r, 3));
+    return ai_result(r, w);
 }
 
 bool ai_op_lut(ai_read *r, ir_opcode code) {

@@ -118,8 +118,9 @@ static void read_path(ai_bytecode *b, ai_cursor *c, ai_attr *t) {
 }
 
 static bool read_resource(ai_bytecode *b, ai_cursor *c, ai_attr *t) {
-    const ai_blob *blob = &b->blob[ai_index(c, b->n_blob)];
+    uint32_t i = ai_index(c, b->n_blob);
     if (!ai_good(b, c, "reference to a resource")) return false;
+    const ai_blob *blob = &b->blob[i];
     if (!blob->data) return ai_bad(b, c, ERR_FORMAT, "resource %.60s holds no tensor", blob->name);
     t->resource = blob->name;
     t->data = blob->data;

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define MOST_CONTEXT 4096 /* states of more are memory, not the reader's business */
 
-static char top[] = "/tmp/millet-fuzz-XXXXXX";
+static char top[80]; /* below $TMPDIR: in memory it is 100 times as fast as on a disk */
 
 static void clean(void) {
     err e = {0};
@@ -92,9 +92,12 @@ static void check_hash(const char *dir) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    static bool ready;
-    if (!ready) must(mkdtemp(top) != NULL), atexit(clean);
-    ready = true;
+    if (!top[0]) {
+        const char *root = getenv("TMPDIR");
+        snprintf(top, sizeof top, "%.50s/millet-fuzz-XXXXXX", root && *root ? root : "/tmp");
+        must(mkdtemp(top) != NULL);
+        atexit(clean);
+    }
     char dir[100];
     snprintf(dir, sizeof dir, "%s/in", top);
     unpack(dir, data, n);

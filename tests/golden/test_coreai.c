@@ -72,6 +72,51 @@ static void test_ops(void **state) {
         for (int k = 0; k < 2; k++) run_op(names[i], modes[k]);
 }
 
+/* Assets of tests/oracle/make_coreai_ops.py: calls in0_X -> out0_X, in1_X ... */
+static void run_made(const char *name, rt_mode mode) {
+    char path[300], key[40];
+    err e = {0};
+    const char *root = getenv("MILLET_SOURCE");
+    snprintf(path, sizeof path, "%s/tests/data/coreai/%s.npz", root ? root : ".", name);
+    npz *z = npz_open(path);
+    snprintf(path, sizeof path, "%s/tests/data/coreai/%s.aimodel", root ? root : ".", name);
+    rt_model *m = rt_model_open(path, &e);
+    if (!m || !rt_model_linear(m, "exact", &e)) fail_msg("%s", e.msg);
+    rt_session *s = rt_session_new(m, mode, &e);
+    size_t compared = 0;
+    for (int call = 0; call < 2; call++) {
+        rt_tensor in[8], out[8];
+        rt_call c = {.in = in, .out = out};
+        int n = snprintf(key, sizeof key, "in%d_", call);
+        for (size_t i = 0; i < z->n; i++)
+            if (!strncmp(z->array[i].name, key, (size_t)n))
+                in[c.n_in++] = (rt_tensor){z->array[i].name + n, z->array[i].type, z->array[i].data};
+        if (!c.n_in) break;
+        if (!rt_run(s, &c, &e)) fail_msg("%s: %s", name, e.msg);
+        n = snprintf(key, sizeof key, "out%d_", call);
+        for (size_t i = 0; i < z->n; i++)
+            for (size_t k = 0; k < c.n_out && !strncmp(z->array[i].name, key, (size_t)n); k++)
+                if (!strcmp(out[k].name, z->array[i].name + n)) {
+                    compare(name, &z->array[i], &out[k]);
+                    compared++;
+                }
+    }
+    assert_true(compared > 0);
+    rt_session_free(s);
+    rt_model_close(m);
+    npz_close(z);
+}
+
+static void test_made(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "weight_e4m3",     "weight_e5m2", "weight_si8_zero", "weight_ui4_zero", "weight_si8_bias",
+        "weight_ui4_both", "palette1",    "palette2",        "palette3",        "palette4",
+        "palette6",        "palette8",    "branch",          "gather_mm"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int k = 0; k < 2; k++) run_made(names[i], modes[k]);
+}
+
 /* ---- language models ---- */
 
 typedef struct {
@@ -250,8 +295,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops),     cmocka_unit_test(test_models),  cmocka_unit_test(test_composites),
-        cmocka_unit_test(test_bundles), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ops),        cmocka_unit_test(test_made),    cmocka_unit_test(test_models),
+        cmocka_unit_test(test_composites), cmocka_unit_test(test_bundles), cmocka_unit_test(test_refused),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
