@@ -21,6 +21,11 @@ void str_printf(str *b, const char *fmt, ...) __attribute__((format(printf, 2, 3
 /* The text, "" when nothing was added. */
 const char *str_get(const str *b);
 
+/* "s" behind the word for n things, "" for one. */
+static inline const char *str_plural(uint64_t n) {
+    return n == 1 ? "" : "s";
+}
+
 /* JSON output. Strings must be UTF-8; ill-formed bytes come out as U+FFFD. Numbers never depend on the
  * locale. */
 void str_json_string(str *b, const char *s, size_t n);

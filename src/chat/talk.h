@@ -91,6 +91,7 @@ typedef struct {
     talk_text_fn *text;
     bool (*keep_going)(void *ctx); /* polled between calls, also while the prompt is fed. May be NULL */
     void *ctx;
+    const atomic_bool *cancel; /* once set, the turn stops within the step under way. May be NULL */
 } talk_watch;
 
 /* Asks and lets the model reply. The question and what came of the reply become messages; where nothing came
@@ -105,8 +106,9 @@ bool talk_tokens(talk *t, const char *question, size_t n, size_t *tokens, err *e
 /* Tokens that a prompt may have: the rest is room for a reply. */
 size_t talk_most(const talk *t);
 /* The scores behind the prompt that the question makes, with `begin` as the beginning of the reply; until the
- * next call. Nothing is added to the messages. */
-bool talk_scores(talk *t, const char *question, size_t n, const char *begin, decoder_row *row, err *e);
+ * next call. Nothing is added to the messages. w: who may stop it (ERR_CANCELLED). */
+bool talk_scores(talk *t, const char *question, size_t n, const char *begin, const talk_watch *w,
+                 decoder_row *row, err *e);
 /* Tokens fed: what the next turn may go on from. */
 size_t talk_position(const talk *t);
 prefix_figures talk_prefixes(const talk *t);

@@ -135,12 +135,13 @@ static double score_of(const decoder_row *row, int32_t id) {
     return -INFINITY;
 }
 
-bool task_decide(talk *t, const char *question, size_t n, size_t n_option, double *p, double *share, err *e) {
+bool task_decide(talk *t, const char *question, size_t n, size_t n_option, const talk_watch *w, double *p,
+                 double *share, err *e) {
     int32_t id[TASK_MAX_OPTIONS];
     decoder_row row;
     if (talk_lm(t)->form.best)
         return err_set(e, ERR_UNSUPPORTED, "the package returns its best token only, no scores to decide by");
-    if (!letter_ids(t, id, n_option, e) || !talk_scores(t, question, n, "", &row, e)) return false;
+    if (!letter_ids(t, id, n_option, e) || !talk_scores(t, question, n, "", w, &row, e)) return false;
     double most = row.score[row.largest], sum = 0, all = 0;
     for (size_t i = 0; i < n_option; i++) sum += p[i] = exp(score_of(&row, id[i]) - most);
     for (size_t i = 0; i < row.n; i++) all += exp((double)row.score[i] - most);

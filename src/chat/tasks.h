@@ -30,7 +30,8 @@ enum { TASK_MAX_OPTIONS = 26 };
 void task_question(str *out, const char *text, size_t n, const char *question, const char *const *option,
                    size_t n_option);
 /* Probabilities of the letters of n_option options as the beginning of the reply, among themselves; *share:
- * what they have of all (NAN where the package returns its best candidates only). ERR_UNSUPPORTED: the
- * package returns no scores, or a letter is not one token. */
-bool task_decide(talk *t, const char *question, size_t n, size_t n_option, double *p, double *share, err *e);
+ * what they have of all (NAN where the package returns its best candidates only). w: as for talk_scores().
+ * ERR_UNSUPPORTED: the package returns no scores, or a letter is not one token. */
+bool task_decide(talk *t, const char *question, size_t n, size_t n_option, const talk_watch *w, double *p,
+                 double *share, err *e);
 #endif

@@ -103,6 +103,7 @@ static bool speak(talk *t, const talk_prompt *p, speech *s, talk_turn *turn, err
                           .on_token = on_token,
                           .keep_going = keep_going,
                           .ctx = s,
+                          .cancel = s->w ? s->w->cancel : NULL,
                           .prefix = t->prefix,
                           .keep = keep,
                           .n_keep = 3};
@@ -163,15 +164,17 @@ bool talk_again(talk *t, const talk_watch *w, talk_turn *turn, err *e) {
     return asked;
 }
 
-bool talk_scores(talk *t, const char *question, size_t n, const char *begin, decoder_row *row, err *e) {
+bool talk_scores(talk *t, const char *question, size_t n, const char *begin, const talk_watch *w,
+                 decoder_row *row, err *e) {
+    const decoder_hooks h = {.keep_going = w->keep_going, .ctx = w->ctx, .cancel = w->cancel};
     talk_prompt p = {0};
     prefix_place at;
     bool ok = talk_make_prompt(t, question, n, &p, e) &&
               tokenizer_encode(t->m->text, begin, strlen(begin), TOKENIZER_PLAIN, &p.ids, e);
     if (ok && p.ids.n > (size_t)t->m->form.context) ok = check_room(t, &p, e);
-    ok = ok && prefix_feed(t->prefix, t->d, p.ids.ids, p.ids.n, &p.stable, 1, NULL, row, &at, e);
+    ok = ok && prefix_feed(t->prefix, t->d, p.ids.ids, p.ids.n, &p.stable, 1, &h, row, &at, e);
     talk_forget(t);
-    if (!ok && !decoder_intact(t->d)) decoder_restart(t->d);
+    if (!ok) prefix_recover(t->prefix, t->d);
     talk_prompt_free(&p);
     return ok;
 }

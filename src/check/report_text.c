@@ -116,11 +116,14 @@ static void add_structure(const check_side *side, str *s) {
         shared += t->package[i].shared_bytes;
         functions = t->package[i].functions > functions ? t->package[i].functions : functions;
     }
-    str_printf(s, "structure          %zu package%s, %zu function%s, %zu states; %.1f MB of weights", t->n,
-               t->n == 1 ? "" : "s", functions, functions == 1 ? "" : "s", t->states, (double)bytes / 1e6);
+    str_printf(s, "structure          %zu package%s, %zu function%s, %zu state%s; %.1f MB of weights", t->n,
+               str_plural(t->n), functions, str_plural(functions), t->states, str_plural(t->states),
+               (double)bytes / 1e6);
     if (functions > 1) str_printf(s, ", %.1f MB of them shared by functions", (double)shared / 1e6);
     str_printf(s, "; %.2f bits per weight%s", figure_bits(t), side->m->table ? " with the table" : "");
-    if (t->checked_files) str_printf(s, "; %zu files held against the metadata", t->checked_files);
+    if (t->checked_files)
+        str_printf(s, "; %zu file%s held against the metadata", t->checked_files,
+                   str_plural(t->checked_files));
     str_addc(s, '\n');
 }
 
@@ -146,10 +149,10 @@ static void add_ranges(const check_report *report, str *s) {
         bool must = check_range_keep(&r->row[i]) != CHECK_KEEP_NO;
         keep += must, narrow += must && r->row[i].dtype != DT_FP32;
     }
-    str_printf(s, "  %zu values must be fp32 (head-room below %g, or lost to subnormal numbers); ", keep,
-               CHECK_HEAD_ROOM);
+    str_printf(s, "  %zu value%s must be fp32 (head-room below %g, or lost to subnormal numbers); ", keep,
+               str_plural(keep), CHECK_HEAD_ROOM);
     if (narrow)
-        str_printf(s, "%zu of them are not: see --precision-plan\n", narrow);
+        str_printf(s, "%zu of them %s not: see --precision-plan\n", narrow, narrow == 1 ? "is" : "are");
     else
         str_adds(s, "all of them are\n");
 }

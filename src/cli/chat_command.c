@@ -7,7 +7,13 @@
 
 typedef chat_action command_fn(chat_session *s, const char *rest);
 
-static chat_action fail(chat_session *s, const char *what) {
+static chat_action fail(chat_session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static chat_action fail(chat_session *s, const char *fmt, ...) {
+    char what[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
     cli_error("%s", what);
     s->failed = true;
     return CHAT_DONE;
@@ -32,23 +38,32 @@ static chat_action do_system(chat_session *s, const char *rest) {
     return CHAT_DONE;
 }
 
+enum { EXTENT = 80 };
+
+/* "3 messages, 41 tokens" */
+static const char *extent(const chat_session *s, size_t tokens, char text[EXTENT]) {
+    size_t n = talk_count(s->t);
+    snprintf(text, EXTENT, "%zu message%s, %zu token%s", n, str_plural(n), tokens, str_plural(tokens));
+    return text;
+}
+
 static chat_action do_save(chat_session *s, const char *rest) {
     err e = {0};
+    char text[EXTENT];
     if (!*rest) return fail(s, "/save FILE: a file name is missing");
-    if (!talk_save(s->t, rest, &e)) return fail(s, e.msg);
-    chat_view_note(&s->view, "saved to %s: %zu messages, %zu tokens", rest, talk_count(s->t),
-                   talk_position(s->t));
+    if (!talk_save(s->t, rest, &e)) return fail(s, "%s", e.msg);
+    chat_view_note(&s->view, "saved to %s: %s", rest, extent(s, talk_position(s->t), text));
     return CHAT_DONE;
 }
 
 static chat_action do_load(chat_session *s, const char *rest) {
     err e = {0};
     bool reread;
+    char text[EXTENT];
     if (!*rest) return fail(s, "/load FILE: a file name is missing");
-    if (!talk_load(s->t, rest, &reread, &e)) return fail(s, e.msg);
+    if (!talk_load(s->t, rest, &reread, &e)) return fail(s, "%s", e.msg);
     s->last = (talk_turn){0};
-    chat_view_note(&s->view, "loaded %s: %zu messages, %zu tokens%s", rest, talk_count(s->t),
-                   reread ? 0 : talk_position(s->t),
+    chat_view_note(&s->view, "loaded %s: %s%s", rest, extent(s, reread ? 0 : talk_position(s->t), text),
                    reread ? "; it was saved with another artifact, so the next turn reads it again" : "");
     return CHAT_DONE;
 }
@@ -56,8 +71,9 @@ static chat_action do_load(chat_session *s, const char *rest) {
 static chat_action do_undo(chat_session *s, const char *rest) {
     (void)rest;
     if (!talk_undo(s->t, NULL)) return fail(s, "/undo: there is no question yet");
-    chat_view_note(&s->view, "the last question and its reply are gone; %zu messages are left",
-                   talk_count(s->t));
+    size_t left = talk_count(s->t);
+    chat_view_note(&s->view, "the last question and its reply are gone; %zu message%s left", left,
+                   left == 1 ? " is" : "s are");
     return CHAT_DONE;
 }
 
@@ -72,71 +88,140 @@ static chat_action do_drop(chat_session *s, const char *rest) {
     size_t dropped;
     err e = {0};
     (void)rest;
-    if (!talk_drop(s->t, "", 0, &dropped, &e)) return fail(s, e.msg);
+    if (!talk_drop(s->t, "", 0, &dropped, &e)) return fail(s, "%s", e.msg);
     chat_view_note(&s->view,
-                   dropped ? "dropped the oldest turns: %zu" : "nothing dropped: there is room (%zu)",
+                   dropped ? "dropped the oldest turns: %zu"
+                           : "nothing dropped: there is room (messages: %zu)",
                    dropped ? dropped : talk_count(s->t));
     return CHAT_DONE;
 }
 
+static const char *thinking_of(const chat_session *s) {
+    const chat_template *c = talk_template(s->t);
+    chat_thinking now = talk_options_of(s->t)->thinking;
+    if (!chat_can_think(c)) return "this model doesn't think";
+    bool on = now == CHAT_THINK_ON || (now == CHAT_THINK_DEFAULT && chat_thinks_by_default(c));
+    if (!chat_has_thinking_switch(c)) return s->view.hide ? "always on, hidden" : "always on, shown";
+    return !on ? "off" : s->view.hide ? "on, hidden" : "on, shown";
+}
+
 static chat_action do_think(chat_session *s, const char *rest) {
     bool on = !strcmp(rest, "on"), off = !strcmp(rest, "off"), hide = !strcmp(rest, "hide");
-    if (!on && !off && !hide) return fail(s, "/think takes on, off or hide");
-    if (!chat_has_thinking_switch(talk_template(s->t)))
-        return fail(s, "/think: this model's chat template has no such switch");
-    talk_options_of(s->t)->thinking = off ? CHAT_THINK_OFF : CHAT_THINK_ON;
-    s->view.hide = hide;
+    if (*rest && !on && !off && !hide) return fail(s, "/think takes on, off or hide, not '%s'", rest);
+    if (*rest && !chat_has_thinking_switch(talk_template(s->t)))
+        return fail(s, "/think: the chat template %s has no such switch", chat_name(talk_template(s->t)));
+    if (*rest) {
+        talk_options_of(s->t)->thinking = off ? CHAT_THINK_OFF : CHAT_THINK_ON;
+        s->view.hide = hide;
+    }
+    chat_view_note(&s->view, "thinking: %s%s", thinking_of(s), *rest ? "" : "; /think on, off or hide");
     return CHAT_DONE;
 }
 
-/* Options of the sampler that can be set. */
-static float *option_of(sampler_options *o, const char *name, double *low, double *high) {
-    const struct {
-        const char *name;
-        float *to;
-        double low, high;
-    } known[] = {{"temperature", &o->temperature, 0, 100},
-                 {"top-p", &o->top_p, 0, 1},
-                 {"min-p", &o->min_p, 0, 1},
-                 {"repetition-penalty", &o->repetition_penalty, 0.01, 100},
-                 {"presence-penalty", &o->presence_penalty, -100, 100},
-                 {"frequency-penalty", &o->frequency_penalty, -100, 100}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(known[i].name, name)) continue;
-        *low = known[i].low;
-        *high = known[i].high;
-        return known[i].to;
+/* ---- options ---- */
+
+/* What /set takes. One of the pointers says where it is kept. */
+typedef struct {
+    const char *name;
+    double low, high;
+    float *real;
+    int64_t *whole;
+    uint64_t *seed;
+} setting;
+
+enum { N_SETTINGS = 9 };
+
+static void settings_of(chat_session *s, setting list[N_SETTINGS]) {
+    talk_options *o = talk_options_of(s->t);
+    sampler_options *p = &o->sampling;
+    const setting all[N_SETTINGS] = {{"temperature", 0, 100, .real = &p->temperature},
+                                     {"top-k", 0, 1048576, .whole = &p->top_k},
+                                     {"top-p", 0, 1, .real = &p->top_p},
+                                     {"min-p", 0, 1, .real = &p->min_p},
+                                     {"repetition-penalty", 0.01, 100, .real = &p->repetition_penalty},
+                                     {"presence-penalty", -100, 100, .real = &p->presence_penalty},
+                                     {"frequency-penalty", -100, 100, .real = &p->frequency_penalty},
+                                     {"seed", 0, 9007199254740992, .seed = &p->seed},
+                                     {"max-new-tokens", 0, 1048576, .whole = &o->max_new}};
+    memcpy(list, all, sizeof all);
+}
+
+/* "temperature 0.7" */
+static void add_setting(str *out, const setting *o) {
+    str_printf(out, "%s ", o->name);
+    if (o->real)
+        str_printf(out, "%.6g", (double)*o->real);
+    else if (o->seed)
+        str_printf(out, "%" PRIu64, *o->seed);
+    else if (*o->whole < 0)
+        str_adds(out, "as many as fit");
+    else
+        str_printf(out, "%" PRId64 "%s", *o->whole,
+                   *o->whole || strcmp(o->name, "top-k") != 0 ? "" : " (all)");
+}
+
+static void show_settings(chat_session *s) {
+    setting list[N_SETTINGS];
+    str text = {0};
+    settings_of(s, list);
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        if (i) str_adds(&text, ", ");
+        add_setting(&text, &list[i]);
     }
-    return NULL;
+    chat_view_note(&s->view, "%s", str_get(&text));
+    str_free(&text);
+}
+
+static bool change(const setting *o, const char *value) {
+    double x = 0;
+    int64_t n = 0;
+    bool ok = o->real ? str_to_double(value, &x) : str_to_int64(value, &n);
+    if (!o->real) x = (double)n;
+    if (!ok || !(x >= o->low && x <= o->high)) return false;
+    if (o->real) *o->real = (float)x;
+    if (o->seed) *o->seed = (uint64_t)n;
+    if (o->whole) *o->whole = !n && !strcmp(o->name, "max-new-tokens") ? -1 : n;
+    return true;
+}
+
+/* What is in force now, and what stands in its way. */
+static void confirm(const chat_session *s, const setting *o) {
+    static const char *const of_sampler[] = {"top-k", "top-p", "min-p", "seed"};
+    bool greedy = talk_options_of(s->t)->sampling.temperature < 1e-5f, idle = false;
+    str text = {0};
+    add_setting(&text, o);
+    for (size_t i = 0; i < sizeof of_sampler / sizeof *of_sampler; i++)
+        idle |= greedy && !strcmp(o->name, of_sampler[i]);
+    chat_view_note(
+        &s->view, "%s%s%s", str_get(&text),
+        o->real && *o->real == 0 && !strcmp(o->name, "temperature") ? ": the most likely token is taken" : "",
+        idle ? " (without effect while temperature is 0)" : "");
+    str_free(&text);
 }
 
 static chat_action do_set(chat_session *s, const char *rest) {
-    char name[40], value[40], extra;
-    talk_options *o = talk_options_of(s->t);
-    double x, low, high;
-    int64_t n;
-    if (sscanf(rest, "%39s %39s %c", name, value, &extra) != 2)
-        return fail(
-            s, "/set NAME VALUE: temperature, top-k, top-p, min-p, repetition-penalty, presence-penalty, "
-               "frequency-penalty, seed, max-new-tokens");
-    float *to = option_of(&o->sampling, name, &low, &high);
-    bool ok = false;
-    if (to && str_to_double(value, &x) && (ok = x >= low && x <= high)) *to = (float)x;
-    if (!to && str_to_int64(value, &n) && n >= 0) {
-        ok = true;
-        if (!strcmp(name, "top-k"))
-            o->sampling.top_k = n;
-        else if (!strcmp(name, "seed"))
-            o->sampling.seed = (uint64_t)n;
-        else if (!strcmp(name, "max-new-tokens"))
-            o->max_new = n ? n : -1;
-        else
-            ok = false;
+    setting list[N_SETTINGS];
+    char name[40] = "", value[40], extra;
+    int n = sscanf(rest, "%39s %39s %c", name, value, &extra);
+    settings_of(s, list);
+    if (n < 1) return show_settings(s), CHAT_DONE;
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const setting *o = &list[i];
+        if (strcmp(o->name, name) != 0) continue;
+        if (n == 1) return confirm(s, o), CHAT_DONE;
+        if (n == 2 && change(o, value)) return confirm(s, o), CHAT_DONE;
+        return fail(s, "/set %s takes a %s from %.17g to %.17g, not '%s'", name,
+                    o->real ? "number" : "whole number", o->low, o->high,
+                    rest + strcspn(rest, " \t") + strspn(rest + strcspn(rest, " \t"), " \t"));
     }
-    if (!ok) return fail(s, "/set: no such option, or not a value that it takes");
-    chat_view_note(&s->view, "%s %s", name, value);
-    return CHAT_DONE;
+    return fail(
+        s,
+        "/set: there is no option '%s'; there are temperature, top-k, top-p, min-p, repetition-penalty, "
+        "presence-penalty, frequency-penalty, seed, max-new-tokens",
+        name);
 }
+
+/* ---- figures ---- */
 
 static double rate(size_t n, double seconds) {
     return seconds > 0 ? (double)n / seconds : 0;
@@ -146,34 +231,30 @@ static void show_turn(const chat_session *s) {
     const talk_turn *l = &s->last;
     const chat_view *v = &s->view;
     if (!l->prompt) return;
-    chat_view_note(v, "last prompt    %zu tokens: %zu reused, %zu fed in %.2f s (%.1f tokens/s)", l->prompt,
-                   l->reused, l->prompt - l->reused, l->prompt_seconds,
+    chat_view_note(v, "last prompt    %zu token%s: %zu reused, %zu fed in %.2f s (%.1f tokens/s)", l->prompt,
+                   str_plural(l->prompt), l->reused, l->prompt - l->reused, l->prompt_seconds,
                    rate(l->prompt - l->reused, l->prompt_seconds));
     if (l->moved) chat_view_note(v, "               it parted from what had been fed at token %zu", l->moved);
-    chat_view_note(v, "last reply     %zu tokens in %.2f s (%.1f tokens/s): %s", l->written,
-                   l->decode_seconds, rate(l->written ? l->written - 1 : 0, l->decode_seconds),
-                   talk_end_text(l->end));
+    chat_view_note(v, "last reply     %zu token%s in %.2f s (%.1f tokens/s): %s", l->written,
+                   str_plural(l->written), l->decode_seconds,
+                   rate(l->written ? l->written - 1 : 0, l->decode_seconds), talk_end_text(l->end));
 }
 
 static chat_action do_stats(chat_session *s, const char *rest) {
-    const talk_options *o = talk_options_of(s->t);
-    const sampler_options *p = &o->sampling;
     const chat_view *v = &s->view;
     prefix_figures f = talk_prefixes(s->t);
     (void)rest;
-    chat_view_note(v, "context        %zu of %" PRId64 " tokens, %zu messages", talk_position(s->t),
-                   talk_lm(s->t)->form.context, talk_count(s->t));
+    chat_view_note(v, "context        %zu of %" PRId64 " tokens, %zu message%s", talk_position(s->t),
+                   talk_lm(s->t)->form.context, talk_count(s->t), str_plural(talk_count(s->t)));
     show_turn(s);
     chat_view_note(v,
                    "reused         %" PRIu64 " of %" PRIu64 " prompt tokens in %" PRIu64
-                   " turns; %zu points kept, %.1f of %.0f MiB",
-                   f.reused_ids, f.prompt_ids, f.seeks, f.points, (double)f.bytes / 1048576,
-                   (double)f.budget / 1048576);
-    chat_view_note(v, "sampling       temperature %g, top-k %" PRId64 ", top-p %g, min-p %g, seed %" PRIu64,
-                   (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p, p->seed);
-    chat_view_note(v, "penalties      repetition %g, presence %g, frequency %g",
-                   (double)p->repetition_penalty, (double)p->presence_penalty, (double)p->frequency_penalty);
-    chat_view_note(v, "template       %s; loaded in %.2f s", chat_name(talk_template(s->t)), s->load_seconds);
+                   " turn%s; %zu point%s kept, %.1f of %.0f MiB",
+                   f.reused_ids, f.prompt_ids, f.seeks, str_plural(f.seeks), f.points, str_plural(f.points),
+                   (double)f.bytes / 1048576, (double)f.budget / 1048576);
+    chat_view_note(v, "template       %s, thinking %s; loaded in %.2f s", chat_name(talk_template(s->t)),
+                   thinking_of(s), s->load_seconds);
+    show_settings(s);
     return CHAT_DONE;
 }
 
@@ -195,7 +276,7 @@ static const struct {
     {"retry", "", "let the model reply to the last question once more", do_retry},
     {"drop", "", "drop the oldest turns until a quarter of the context is free", do_drop},
     {"think", "on|off|hide", "let the model think before it answers; hide: without showing it", do_think},
-    {"set", "NAME VALUE", "set an option: temperature, top-k, top-p, seed, ...", do_set},
+    {"set", "[NAME VALUE]", "show all options, or set one: temperature, top-k, ...", do_set},
     {"save", "FILE", "keep the conversation, with the model's states", do_save},
     {"load", "FILE", "go on with it, without reading it again", do_load},
     {"stats", "", "tokens, rates, what was reused, settings", do_stats},
@@ -229,8 +310,6 @@ chat_action chat_command(chat_session *s, str *text) {
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strlen(commands[i].name) == n && !memcmp(commands[i].name, text->s + 1, n))
             return commands[i].fn(s, rest);
-    char what[120];
-    snprintf(what, sizeof what, "/%.*s is no command; /help lists them, // begins a message with a slash",
-             n < 40 ? (int)n : 40, text->s + 1);
-    return fail(s, what);
+    return fail(s, "/%.*s is no command; /help lists them, // begins a message with a slash",
+                n < 40 ? (int)n : 40, text->s + 1);
 }

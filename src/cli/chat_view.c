@@ -142,7 +142,7 @@ void chat_view_cost(const chat_view *v, const talk_turn *turn, size_t used, size
     if (columns && columns < 60)
         snprintf(line, sizeof line, "%zu/%zu", used, context);
     else
-        snprintf(line, sizeof line, "%zu tokens%s%s, context [%s] %zu of %zu", turn->written,
-                 *rate ? ", " : "", rate, gauge, used, context);
+        snprintf(line, sizeof line, "%zu token%s%s%s, context [%s] %zu of %zu", turn->written,
+                 str_plural(turn->written), *rate ? ", " : "", rate, gauge, used, context);
     chat_view_note(v, "%s", line);
 }

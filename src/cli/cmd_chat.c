@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* clock_gettime */
 #include "base/clock.h"
 #include "cli/chat_command.h"
+#include "cli/console.h"
 #include "cli/constraint.h"
 #include "cli/input.h"
 #include "cli/options.h"
@@ -8,11 +9,12 @@
 #include "cli/sampling.h"
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 static bool go_on(void *ctx) {
     (void)ctx;
-    return !line_interrupted() && !line_terminated();
+    return !console_interrupted() && !console_terminated();
 }
 
 /* A seed of its own for each start, unless one is given. */
@@ -38,22 +40,26 @@ static bool read_options(const cli_args *a, const lm *m, talk_options *o, err *e
 
 /* ---- turns ---- */
 
-static bool is_yes(const str *text) {
-    const char *s = str_get(text);
-    return *s == 'y' || *s == 'Y';
+/* Asks until the answer is one. */
+static bool is_agreed(line_reader *in, const char *question) {
+    str answer = {0};
+    int agreed = -1;
+    while (agreed < 0 && line_ask(in, question, &answer) == LINE_TEXT) {
+        const char *s = str_get(&answer);
+        if (!strcasecmp(s, "y") || !strcasecmp(s, "yes")) agreed = 1;
+        if (!*s || !strcasecmp(s, "n") || !strcasecmp(s, "no")) agreed = 0;
+    }
+    str_free(&answer);
+    return agreed > 0;
 }
 
 /* Makes room by the oldest turns, if that is wanted. */
 static bool make_room(chat_session *s, const cli_args *a, const str *question) {
     size_t dropped = 0;
-    str answer = {0};
     err e = {0};
-    bool drop = cli_flag(a, "drop-oldest");
-    if (!drop && line_is_terminal(s->in))
-        drop = line_ask(s->in, "Drop the oldest turns to make room? [y/n] ", &answer) == LINE_TEXT &&
-               is_yes(&answer);
-    str_free(&answer);
-    if (!drop) return false;
+    if (!cli_flag(a, "drop-oldest") &&
+        !(line_is_terminal(s->in) && is_agreed(s->in, "Drop the oldest turns to make room? [y/n] ")))
+        return false;
     if (!talk_drop(s->t, str_get(question), question->len, &dropped, &e)) {
         cli_error("%s", e.msg);
         return false;
@@ -63,7 +69,6 @@ static bool make_room(chat_session *s, const cli_args *a, const str *question) {
 }
 
 static void after_turn(chat_session *s, const talk_turn *turn) {
-    if (line_interrupted()) s->view.fresh_line = false; /* the terminal shows ^C there */
     chat_view_end(&s->view);
     s->last = *turn;
     if (!cli_flush()) return; /* nobody reads */
@@ -80,10 +85,10 @@ static void after_turn(chat_session *s, const talk_turn *turn) {
 
 /* A question and its reply; again: the last one. */
 static bool turn(chat_session *s, const cli_args *a, const str *question, bool again) {
-    const talk_watch w = {chat_view_text, go_on, &s->view};
+    const talk_watch w = {chat_view_text, go_on, &s->view, console_cancel()};
     talk_turn done;
     err e = {0};
-    line_calm();
+    console_calm();
     chat_view_begin(&s->view);
     bool ok = again ? talk_again(s->t, &w, &done, &e)
                     : talk_ask(s->t, str_get(question), question->len, &w, &done, &e);
@@ -97,8 +102,9 @@ static bool turn(chat_session *s, const cli_args *a, const str *question, bool a
         after_turn(s, &done);
     else
         cli_error("%s", e.msg);
-    line_calm();
-    return ok;
+    console_calm();
+    bool cut = done.end == TALK_LENGTH || done.end == TALK_FULL || done.end == TALK_LOOP;
+    return ok && !(cut && talk_options_of(s->t)->form); /* a document that was cut is none */
 }
 
 /* ---- the conversation ---- */
@@ -110,7 +116,7 @@ static bool blank(const str *text) {
 /* Ctrl-C twice at an empty prompt ends, once says so. */
 static bool ends(chat_session *s, line_status status, const str *text, int *interrupts) {
     if (status == LINE_END || status == LINE_TERMINATED) return true;
-    line_calm();
+    console_calm();
     if (status == LINE_TEXT || text->len) {
         *interrupts = 0;
         return false;
@@ -132,7 +138,7 @@ static void converse(chat_session *s, const cli_args *a) {
         on = action != CHAT_QUIT;
         if (action == CHAT_TEXT || action == CHAT_RETRY)
             s->failed |= !turn(s, a, &text, action == CHAT_RETRY);
-        on = on && cli_flush() && !line_terminated();
+        on = on && cli_flush() && !console_terminated();
         if (s->failed && !line_is_terminal(s->in)) break; /* a script's next line counts on this one */
     }
     if (line_is_terminal(s->in)) cli_printf("\n");
@@ -185,7 +191,7 @@ int cmd_chat(const cli_args *a) {
     grammar_free(o.form_behind);
     lm_close(m);
     line_close(s.in);
-    if (line_terminated()) return 128 + line_terminated();
+    if (console_terminated()) return 128 + console_terminated();
     if (!ok) return cli_fail(&e);
     return s.failed && !s.view.terminal ? CLI_FAILED : CLI_OK;
 }

@@ -71,7 +71,7 @@ static bool read_options(const cli_args *a, const char *task, const lm *m, talk_
     *o = (talk_options){.mode = strcmp(cli_text(a, "precision"), "strict") ? RT_FAST : RT_STRICT,
                         .sampling = m->defaults,
                         .max_new = cli_given(a, "max-new-tokens") ? cli_int(a, "max-new-tokens") : -1,
-                        .thinking = cli_flag(a, "think") ? CHAT_THINK_ON : CHAT_THINK_OFF,
+                        .thinking = strcmp(cli_text(a, "think"), "off") ? CHAT_THINK_ON : CHAT_THINK_OFF,
                         .template_name = cli_text(a, "template"),
                         .budget = PREFIX_BUDGET};
     cli_sampling(a, &o->sampling);
@@ -101,7 +101,7 @@ static bool tell(job *j, err *e) {
 /* ---- texts ---- */
 
 static bool one(job *j, const char *s, size_t n, err *e) {
-    const talk_watch w = {take, go_on, j};
+    const talk_watch w = {take, go_on, j, cli_cancel()};
     talk_turn turn;
     size_t tokens;
     talk_reset(j->t);
@@ -194,6 +194,7 @@ static void print_choice(const job *j, const char *const *option, const double *
 static bool decide(job *j, err *e) {
     const char *option[TASK_MAX_OPTIONS];
     double p[TASK_MAX_OPTIONS], share;
+    const talk_watch w = {.keep_going = go_on, .cancel = cli_cancel()};
     arena *a = arena_new();
     size_t n = split(arena_str(a, cli_text(j->a, "options")), option, TASK_MAX_OPTIONS);
     str question = {0};
@@ -202,7 +203,7 @@ static bool decide(job *j, err *e) {
     for (size_t i = 0; ok && i < n; i++)
         ok = *option[i] || err_set(e, ERR_USAGE, "--options: option %zu is empty", i + 1);
     if (ok) task_question(&question, str_get(&j->text), j->text.len, cli_text(j->a, "question"), option, n);
-    ok = ok && task_decide(j->t, str_get(&question), question.len, n, p, &share, e);
+    ok = ok && task_decide(j->t, str_get(&question), question.len, n, &w, p, &share, e);
     if (ok) print_choice(j, option, p, n, share);
     str_free(&question);
     arena_free(a);

@@ -180,7 +180,7 @@ static void add_stage(str *out, const artifact *x, size_t i, int width) {
 
 /* A set as one: what goes from package to package. */
 static void add_set(str *out, const artifact *x) {
-    str_printf(out, "%s: %zu packages\n", x->where.dir, x->where.n_package);
+    str_printf(out, "%s: %zu package%s\n", x->where.dir, x->where.n_package, str_plural(x->where.n_package));
     if (x->why.code) {
         str_printf(out, "  they do not run as a set: %s\n\n", x->why.msg);
         return;

@@ -61,7 +61,8 @@ static void print_speed(const generate_result *r, double load) {
     fprintf(stderr, "loaded in %.2f s; prompt: %zu token%s, %.1f tokens/s", load, r->prompt_tokens,
             r->prompt_tokens == 1 ? "" : "s", rate(r->prompt_tokens, r->prompt_seconds));
     if (decoded(r))
-        fprintf(stderr, "; decode: %zu tokens, %.1f tokens/s", r->n_ids, rate(decoded(r), r->decode_seconds));
+        fprintf(stderr, "; decode: %zu token%s, %.1f tokens/s", r->n_ids, str_plural(r->n_ids),
+                rate(decoded(r), r->decode_seconds));
     fprintf(stderr, " (%s)\n", generate_finish_name(r->finish));
 }
 
@@ -74,7 +75,8 @@ static generate_options options(const cli_args *a, const lm *m) {
                           .sampling = m->defaults,
                           .max_new = cli_given(a, "max-new-tokens") ? cli_int(a, "max-new-tokens") : -1,
                           .ignore_eos = cli_flag(a, "ignore-eos"),
-                          .keep_going = go_on};
+                          .keep_going = go_on,
+                          .cancel = cli_cancel()};
     sampler_options *s = &o.sampling;
     take_real(a, "temperature", &s->temperature);
     take_real(a, "top-p", &s->top_p);
@@ -97,6 +99,14 @@ static bool read_prompt(const cli_args *a, const lm *m, int32_t **ids, size_t *n
               lm_encode(m, str_get(&text), text.len, ids, n, e);
     str_free(&text);
     return ok;
+}
+
+/* A document that was cut is none. */
+static bool check_whole(const matcher *c, const generate_result *r, err *e) {
+    return !c || r->finish != GENERATE_LENGTH || matcher_may_end(c) ||
+           err_set(e, ERR_LIMIT,
+                   "the JSON text is incomplete: it was cut at %zu token%s; --max-new-tokens allows more",
+                   r->n_ids, r->n_ids == 1 ? "" : "s");
 }
 
 /* Refuses options of the sampler when there is nothing to sample; CLI_OK when all is well. */
@@ -132,13 +142,12 @@ int cmd_run(const cli_args *a) {
         generate_options o = options(a, m);
         o.constraint = cli_constraint(a, m, &e);
         ok = e.code == ERR_NONE && generate_run(m, ids, n, &o, &r, &e);
-        matcher_free(o.constraint);
+        if (ok && as_json) print_json(m, &r, load);
+        ok = ok && check_whole(o.constraint, &r, &e);
         if (!as_json && r.text.len && !ok) cli_out("\n", 1);
+        if (!as_json && ok && cli_flush()) print_speed(&r, load);
+        matcher_free(o.constraint);
     }
-    if (ok && as_json)
-        print_json(m, &r, load);
-    else if (ok && cli_flush())
-        print_speed(&r, load);
     generate_result_free(&r);
     mem_free(ids);
     lm_close(m);

@@ -45,9 +45,9 @@ static void print_text(const check_manifest *r, double seconds) {
         const check_contradiction *c = &r->bad[i];
         cli_printf("%s: %s: expected %s, found %s\n", c->file, c->what, c->expected, c->found);
     }
-    cli_printf("%s: %zu package%s, %zu files of %.1f MB, %zu statements%s, %.1f s: ", r->document,
-               r->packages, r->packages == 1 ? "" : "s", r->files, (double)r->bytes / 1e6, r->statements,
-               r->signature ? ", signature" : "", seconds);
+    cli_printf("%s: %zu package%s, %zu file%s of %.1f MB, %zu statement%s%s, %.1f s: ", r->document,
+               r->packages, str_plural(r->packages), r->files, str_plural(r->files), (double)r->bytes / 1e6,
+               r->statements, str_plural(r->statements), r->signature ? ", signature" : "", seconds);
     if (r->n_bad)
         cli_printf("%zu contradiction%s\n", r->n_bad, r->n_bad == 1 ? "" : "s");
     else

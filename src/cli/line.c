@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "cli/line.h"
 #include "base/heap.h"
+#include "cli/console.h"
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
@@ -14,6 +15,8 @@
 #include <wchar.h>
 
 #define KEPT        1000 /* messages of the history */
+#define BRACKET_ON  "\033[?2004h"
+#define BRACKET_OFF "\033[?2004l"
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   L"\033[201~"
 
@@ -26,49 +29,19 @@ struct line_reader {
     mbstate_t state;
 };
 
-/* ---- signals ---- */
-
-static volatile sig_atomic_t interrupted, terminated, resized, resumed;
-
-static void on_signal(int sig) {
-    if (sig == SIGINT)
-        interrupted = 1;
-    else if (sig == SIGWINCH)
-        resized = 1;
-    else if (sig == SIGCONT)
-        resumed = 1;
-    else
-        terminated = sig;
-}
-
-static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGCONT};
-
-static void catch_signals(void) {
-    struct sigaction sa = {.sa_handler = on_signal}, old; /* without SA_RESTART: reading ends */
-    sigemptyset(&sa.sa_mask);
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        if (!sigaction(watched[i], NULL, &old) && (old.sa_handler != SIG_IGN || watched[i] != SIGHUP))
-            sigaction(watched[i], &sa, NULL);
-}
-
-bool line_interrupted(void) {
-    return interrupted;
-}
-
-int line_terminated(void) {
-    return terminated;
-}
-
-void line_calm(void) {
-    interrupted = 0;
-}
-
 int line_columns(void) {
     struct winsize w;
     return isatty(1) && !ioctl(1, TIOCGWINSZ, &w) ? w.ws_col : 0;
 }
 
 /* ---- the editor ---- */
+
+/* Asks the terminal to mark what is pasted. */
+static void bracket(bool on) {
+    fputs(on ? BRACKET_ON : BRACKET_OFF, stdout);
+    fflush(stdout);
+    console_on_leave(on ? BRACKET_OFF "\n" : NULL);
+}
 
 static char *prompt_of(EditLine *el) {
     line_reader *r = NULL;
@@ -83,14 +56,19 @@ static int next_byte(EditLine *el, char *c) {
     struct pollfd p = {.fd = 0, .events = POLLIN};
     sigemptyset(&none);
     for (;;) {
-        if (terminated || interrupted) return -1;
+        if (console_terminated() || console_interrupted()) return -1;
+        bool resized = console_resized(), resumed = console_resumed();
         if (resized) el_resize(el);
         if (resumed) { /* whoever had the terminal meanwhile has left it in a state of its own */
             el_set(el, EL_PREP_TERM, 0);
             el_set(el, EL_PREP_TERM, 1);
+            bracket(true);
         }
-        if (resized || resumed) el_set(el, EL_REFRESH);
-        resized = resumed = 0;
+        if (resized || resumed) { /* libedit takes it that the cursor is where the prompt begins */
+            fputs("\r\033[J", stdout);
+            fflush(stdout);
+            el_set(el, EL_REFRESH);
+        }
         int n = ppoll(&p, 1, NULL, &none);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return -1;
@@ -189,13 +167,15 @@ line_reader *line_open(const char *history_file) {
     /* characters; numbers stay as they are everywhere */
     const char *name = setlocale(LC_CTYPE, "");
     if (!name || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
-    catch_signals();
+    console_open(r->typed);
     if (r->typed && !plain_terminal()) open_editor(r);
+    console_hush(r->el);
     return r;
 }
 
 void line_close(line_reader *r) {
     if (!r) return;
+    console_close();
     if (r->el) el_end(r->el);
     if (r->history) history_end(r->history);
     mem_free(r);
@@ -208,8 +188,8 @@ bool line_is_terminal(const line_reader *r) {
 /* ---- reading ---- */
 
 static line_status after_failure(const line_reader *r) {
-    if (terminated) return LINE_TERMINATED;
-    if (!interrupted) return LINE_END;
+    if (console_terminated()) return LINE_TERMINATED;
+    if (!console_interrupted()) return LINE_END;
     if (r->typed) {
         fputs("^C\n", stdout);
         fflush(stdout);
@@ -224,26 +204,20 @@ static void set_prompt(line_reader *r, const char *prompt, const char *style) {
         snprintf(r->prompt, sizeof r->prompt, "%s", prompt);
 }
 
-static void bracket(const line_reader *r, bool on) {
-    (void)r;
-    fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
-    fflush(stdout);
-}
-
 static line_status edited(line_reader *r, str *text) {
     sigset_t block, old;
     sigemptyset(&block);
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&block, watched[i]);
+    for (const int *w = console_signals; *w; w++) sigaddset(&block, *w);
     sigprocmask(SIG_BLOCK, &block, &old);
-    bracket(r, true);
+    bracket(true);
     int n = 0;
     const char *line = el_gets(r->el, &n);
     if (line && n > 0) str_add(text, line, (size_t)n);
     const LineInfo *left = line ? NULL : el_line(r->el); /* what was typed so far */
-    if (left && interrupted && left->lastchar > left->buffer)
+    if (left && console_interrupted() && left->lastchar > left->buffer)
         str_add(text, left->buffer, (size_t)(left->lastchar - left->buffer));
     if (!line) el_reset(r->el);
-    bracket(r, false);
+    bracket(false);
     sigprocmask(SIG_SETMASK, &old, NULL);
     if (line && n > 0) return LINE_TEXT;
     return after_failure(r);
@@ -257,7 +231,7 @@ static line_status unedited(line_reader *r, str *text) {
     size_t before = text->len;
     int c;
     while ((c = getc(stdin)) != EOF && c != '\n') str_addc(text, (char)c);
-    if (c != EOF || (text->len > before && !interrupted && !terminated)) return LINE_TEXT;
+    if (c != EOF || (text->len > before && !console_interrupted() && !console_terminated())) return LINE_TEXT;
     if (ferror(stdin)) clearerr(stdin);
     return after_failure(r);
 }
@@ -266,8 +240,10 @@ static line_status unedited(line_reader *r, str *text) {
 static line_status one_line(line_reader *r, const char *prompt, const char *style, str *text) {
     size_t before = text->len;
     set_prompt(r, prompt, r->el ? style : NULL);
-    if (terminated) return LINE_TERMINATED;
+    if (console_terminated()) return LINE_TERMINATED;
+    console_show();
     line_status s = r->el ? edited(r, text) : unedited(r, text);
+    console_hush(r->el);
     while (text->len > before && (text->s[text->len - 1] == '\n' || text->s[text->len - 1] == '\r'))
         text->s[--text->len] = 0;
     return s;
@@ -336,5 +312,6 @@ line_status line_read(line_reader *r, const char *prompt, const char *more, cons
 
 line_status line_ask(line_reader *r, const char *question, str *text) {
     str_clear(text);
+    if (r->typed) console_forget();
     return one_line(r, question, NULL, text);
 }

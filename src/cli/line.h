@@ -19,8 +19,8 @@ typedef enum {
     LINE_TERMINATED /* SIGTERM or SIGHUP */
 } line_status;
 
-/* history: a file to read it from and to keep it in (mode 0600); NULL: as long as the process lives. Installs
- * handlers of SIGINT, SIGTERM, SIGHUP. */
+/* history: a file to read it from and to keep it in (mode 0600); NULL: as long as the process lives. Catches
+ * signals (cli/console.h); what is typed while no line is read isn't shown, and is read by the next one. */
 line_reader *line_open(const char *history);
 void line_close(line_reader *r);
 /* Someone types: prompts are shown. */
@@ -29,14 +29,9 @@ bool line_is_terminal(const line_reader *r);
  * the escape sequences `style` around it (NULL: none). Not UTF-8: LINE_TEXT with what is well-formed replaced
  * by U+FFFD. */
 line_status line_read(line_reader *r, const char *prompt, const char *more, const char *style, str *text);
-/* One line for a question, which doesn't go into the history. */
+/* One line for a question, typed after it was asked; it doesn't go into the history. */
 line_status line_ask(line_reader *r, const char *question, str *text);
 
-/* SIGINT came since line_calm(). */
-bool line_interrupted(void);
-/* SIGTERM or SIGHUP came: its number; else 0. */
-int line_terminated(void);
-void line_calm(void);
 /* Columns of the terminal on standard output; 0: it is none. */
 int line_columns(void);
 #endif

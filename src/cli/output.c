@@ -13,6 +13,7 @@
 
 static int out_errno; /* of the first write that failed */
 static volatile sig_atomic_t interrupt, interrupts, caught = 1;
+static atomic_bool cancel;
 
 static bool out_failed(void) {
     if (!out_errno) out_errno = errno ? errno : EIO;
@@ -88,6 +89,7 @@ int cli_done(void) {
 
 static void on_interrupt(int sig) {
     interrupt = sig;
+    atomic_store(&cancel, true);
     if (++interrupts >= caught) signal(sig, SIG_DFL);
 }
 
@@ -111,6 +113,10 @@ void cli_catch_interrupts(void) {
 
 bool cli_interrupted(void) {
     return interrupt;
+}
+
+const atomic_bool *cli_cancel(void) {
+    return &cancel;
 }
 
 void cli_begin(void) {

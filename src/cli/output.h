@@ -2,6 +2,7 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 #include "base/err.h"
+#include <stdatomic.h>
 #include <stddef.h>
 
 /* Writes to standard output. False once the reader is gone or a write failed: stop working then; the
@@ -25,6 +26,8 @@ void cli_catch_interrupts(void);
 void cli_catch_two_interrupts(void); /* the third one ends it */
 int cli_interrupts(void);            /* how many there were */
 bool cli_interrupted(void);
+/* Set by the same signals: cuts work under way where it stands. */
+const atomic_bool *cli_cancel(void);
 
 /* Start and end of the process: makes sure that descriptors 0..2 are open and SIGPIPE does not kill; flushes
  * standard output and returns the exit code to use in place of code. */

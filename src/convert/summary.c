@@ -193,8 +193,8 @@ static void add_unused_plan(const job *j, str *s) {
     for (size_t i = 0; i < j->n_plan; i++)
         if (!j->widened.seen[i] && !unused++) first = j->plan[i];
     if (unused)
-        str_printf(s, "warning: %s: %zu values are not in this program (%s%s)\n", j->o->precision_plan,
-                   unused, first, unused > 1 ? ", ..." : "");
+        str_printf(s, "warning: %s: %zu value%s not in this program: %s%s\n", j->o->precision_plan, unused,
+                   unused == 1 ? " is" : "s are", first, unused > 1 ? ", ..." : "");
 }
 
 static void add_warnings(const job *j, str *s) {
@@ -224,7 +224,9 @@ void job_summary(const job *j, str *s) {
     for (size_t i = 0; i < o->n_prefill; i++)
         str_printf(s, "%s%" PRId64, i ? "," : ", prefill ", o->prefill[i]);
     str_addc(s, '\n');
-    if (j->n_plan) str_printf(s, "  precision plan: %zu values held in fp32\n", built->widened.values);
+    if (j->n_plan)
+        str_printf(s, "  precision plan: %zu value%s held in fp32\n", built->widened.values,
+                   str_plural(built->widened.values));
     if (j->n_variant)
         add_variants(j, s);
     else

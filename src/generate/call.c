@@ -270,7 +270,8 @@ bool caller_stage(caller *c, const call *k, size_t i, rt_call *r, err *e) {
                    .n_in = g->n_input,
                    .out = c->out,
                    .find_nonfinite = k->find,
-                   .cancel = k->h ? k->h->cancel : NULL};
+                   .cancel = k->h ? k->h->cancel : NULL,
+                   .leave_states = true}; /* prefix_recover() */
     return true;
 }
 

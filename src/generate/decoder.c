@@ -84,6 +84,10 @@ bool decoder_intact(const decoder *d) {
     return !d->broken;
 }
 
+int64_t decoder_sound(const decoder *d) {
+    return d->broken ? d->last.position : d->position;
+}
+
 uint64_t decoder_serial(const decoder *d) {
     return d->serial;
 }

@@ -57,6 +57,8 @@ bool decoder_seed(decoder *d, decoder *from, err *e);
 /* False after a feed that failed in the middle of a call: states and position are of no use until
  * decoder_restart(). A feed that keep_going() ended leaves whole calls: it can go on from there. */
 bool decoder_intact(const decoder *d);
+/* Tokens whose rows of caches hold in any case: all, but where the last call failed those in front of it. */
+int64_t decoder_sound(const decoder *d);
 /* Changes whenever tokens that were fed are taken back: by a restart, a failure, decoder_stand(). */
 uint64_t decoder_serial(const decoder *d);
 /* [decoder_position()] by token: 1 where a call ended behind it, so that caches may be cut there; until the

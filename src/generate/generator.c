@@ -179,7 +179,8 @@ bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const genera
     bool ok = reuse(&g, prompt, n, e);
     r->reused_tokens = r->place.reused;
     ok = ok && decode(&g, prompt, n, most, e);
-    if (!ok && (e->code != ERR_CANCELLED || !decoder_intact(d))) decoder_restart(d);
+    if (!ok && e->code != ERR_CANCELLED) decoder_restart(d);
+    if (!ok && e->code == ERR_CANCELLED) prefix_recover(o->prefix, d);
     if (!ok && e->code == ERR_CANCELLED) {
         *e = (err){0};
         r->finish = GENERATE_STOPPED;

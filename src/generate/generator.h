@@ -56,8 +56,8 @@ bool generate_run(const lm *m, const int32_t *prompt, size_t n, const generate_o
                   err *e);
 /* The same with a decoder that may have been fed before (mode is its own): where it was fed a part of the
  * beginning of the prompt, and less than all of it, only the rest is fed; else it starts anew, or where
- * o->prefix can put it. After an error, or when it was stopped within a call, it is as new; stopped by
- * keep_going it stands behind a whole call. */
+ * o->prefix can put it. After an error it is as new; stopped by keep_going it stands behind a whole
+ * call, stopped within a call where o->prefix has a point in front of that, or as new. */
 bool generate_continue(decoder *d, const int32_t *prompt, size_t n, const generate_options *o,
                        generate_result *r, err *e);
 void generate_result_free(generate_result *r);

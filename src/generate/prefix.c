@@ -70,9 +70,10 @@ static bool make_room(prefix_cache *c, size_t more) {
     return more <= c->budget;
 }
 
-/* Whether the point's rows lie in d as they were. */
+/* Whether the point's rows lie in d as they were: those that a failed call may have written don't. */
 static bool lies_in(const prefix_point *p, const decoder *d) {
-    return !p->rows && p->home == d && p->serial == decoder_serial(d) && decoder_intact(d);
+    return !p->rows && p->home == d && p->serial == decoder_serial(d) &&
+           (decoder_intact(d) || p->n <= (size_t)decoder_sound(d));
 }
 
 /* Points that have nowhere to go back to. */
@@ -222,6 +223,21 @@ static bool go(prefix_cache *c, decoder *d, const target *t, err *e) {
     if (t->how == PREFIX_NEW) move_out(c, d, 0);
     if (t->how == PREFIX_NEW || !ok) decoder_restart(d);
     return ok;
+}
+
+void prefix_recover(prefix_cache *c, decoder *d) {
+    size_t most = (size_t)decoder_sound(d);
+    err none = {0};
+    if (decoder_intact(d)) return;
+    target t = {0, PREFIX_NEW, NULL};
+    if (c) drop_lost(c, d);
+    for (size_t p = c && !c->points_only && prefix_rewinds(c) ? most : 0; p > t.n; p--)
+        if (decoder_cuts(d)[p - 1]) t = (target){p, PREFIX_REWOUND, NULL};
+    for (size_t i = 0; c && i < c->n_point; i++) {
+        prefix_point *p = c->point[i];
+        if (lies_in(p, d) && p->n > t.n) t = (target){p->n, PREFIX_REWOUND, p};
+    }
+    if (!t.n || !rewind_to(c, d, &t, &none)) decoder_restart(d);
 }
 
 bool prefix_seek(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, prefix_place *at, err *e) {

@@ -69,12 +69,16 @@ bool prefix_seek(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, pref
 void prefix_keep(prefix_cache *c, decoder *d);
 /* prefix_seek(), then feeds what is left, and keeps the points keep[0] <= keep[1] <= ... <= n that are
  * reached. h (may be NULL): its indices begin anew behind each of them. last: the scores behind the prompt.
- * After an error d is as after one of decoder_feed(). */
+ * After an error d is as after one of decoder_feed(); prefix_recover() may help. */
 bool prefix_feed(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, const size_t *keep, size_t n_keep,
                  const decoder_hooks *h, decoder_row *last, prefix_place *at, err *e);
 /* The same without prefix_seek(): from `done` ids on, where d stands. c may be NULL. */
 bool prefix_feed_rest(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, size_t done,
                       const size_t *keep, size_t n_keep, const decoder_hooks *h, decoder_row *last, err *e);
+
+/* Behind a call of d that was cut or failed: puts d back to the last place in front of it that is known,
+ * without feeding anything; as new, where there is none. c may be NULL. */
+void prefix_recover(prefix_cache *c, decoder *d);
 
 typedef struct {
     size_t points, bytes, budget;

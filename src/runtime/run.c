@@ -248,7 +248,7 @@ bool rt_run_close(run *r, bool ok, double seconds, err *e) {
     ok = ok && give_results(r, r->fn->desc, e);
     if (!ok) session_drop_results(s);
     if (!ok && e->code == ERR_USAGE) err_where(e, "%s: function %s", rt_model_path(s->m), r->fn->desc->name);
-    if (!ok && r->begun) rt_state_reset(s);
+    if (!ok && r->begun && !r->c->leave_states) rt_state_reset(s);
     if (ok) s->calls++, s->seconds += seconds;
     session_join_states(s, seconds);
     for (size_t i = 0; i < r->n_pool; i++) ref_tensor_drop(&r->pool[i].t);

@@ -41,8 +41,8 @@ void rt_session_observe(rt_session *s, rt_observe_fn *fn, void *ctx);
  * or range; an optional one that has a default value may be left out. Outputs are written to out (n_out = the
  * function's outputs, in description order), then, for each name in values, the inner value of that name (in
  * a loop: the last one made). They live in the session until its next run. A pipeline runs its parts in
- * order, connected by feature names. A run that fails after it has begun leaves all states zero; one that is
- * refused because of its inputs leaves them. */
+ * order, connected by feature names. A run that fails after it has begun leaves all states zero, or half
+ * written (leave_states); one that is refused because of its inputs leaves them. */
 typedef struct {
     const char *function;
     const rt_tensor *in;
@@ -54,6 +54,7 @@ typedef struct {
     bool find_nonfinite; /* fail (ERR_NUMERIC) at the first op that makes a NaN without having got one, or an
                             infinity from finite operands (a mask of -inf is no offence) */
     const atomic_bool *cancel; /* once set, no further step begins: ERR_CANCELLED. NULL */
+    bool leave_states;         /* for callers that know which parts of them a failed run can't have written */
 } rt_call;
 bool rt_run(rt_session *s, rt_call *c, err *e);
 
@@ -66,8 +67,8 @@ typedef struct {
 rt_figures rt_session_figures(const rt_session *s);
 
 /* What the function that ran last moves each time: bytes of weights and states, those of weights that several
- * sessions in a batch read together, and those of the keys and values that attention reads, were all positions
- * visible. False when the evaluator ran it. */
+ * sessions in a batch read together, and those of the keys and values that attention reads, were all
+ * positions visible. False when the evaluator ran it. */
 typedef struct {
     uint64_t bytes, shared, cache;
 } rt_traffic;

@@ -34,8 +34,32 @@ grep -q '19 tokens: 0 reused, 19 fed' "$work/err" || fail "/stats: $(cat "$work/
 grep -q 'temperature 0' "$work/err" || fail "/stats shows no settings: $(cat "$work/err")"
 printf '%s\n\xff\xfe bad\n' "$france" | "$millet" chat "$demo" "${greedy[@]}" >"$work/out" 2>"$work/err" || fail 'bytes that are no UTF-8'
 
+# What is in force is said.
+in_force() { # in_force COMMAND PATTERN options...
+    local command=$1 pattern=$2
+    shift 2
+    talk "$command\n" "$@" || fail "$command: $(cat "$work/err")"
+    grep -qE -e "$pattern" "$work/err" || fail "$command does not say '$pattern': $(cat "$work/err")"
+}
+in_force '/think' '^millet: thinking: off'
+in_force '/think on' '^millet: thinking: on, shown$'
+in_force '/think hide' '^millet: thinking: on, hidden$'
+in_force '/think' '^millet: thinking: on, hidden' --think hide
+in_force '/set' 'temperature 0, top-k .*seed [0-9]+, max-new-tokens 200$'
+in_force '/set top-p' '^millet: top-p [0-9.]+ .without effect while temperature is 0.$'
+in_force '/set temperature 0.5' '^millet: temperature 0.5$'
+in_force '/set max-new-tokens 0' '^millet: max-new-tokens as many as fit$'
+in_force "$france\n/stats" ' in 1 turn;.*' --temperature 0
+in_force '/stats' 'thinking on, shown' --think on
+talk '/set top-p 7\n'; grep -q '/set top-p takes a number from 0 to 1, not .7' "$work/err" || fail "a value: $(cat "$work/err")"
+talk '/set topp 1\n'; grep -q "no option 'topp'; there are temperature, top-k" "$work/err" || fail "a name: $(cat "$work/err")"
+talk '/think maybe\n'; grep -q "/think takes on, off or hide, not 'maybe'" "$work/err" || fail "/think: $(cat "$work/err")"
+
+# JSON that is cut is no JSON.
+talk "$france\n" --json-object -n 3 && fail 'a JSON reply that is cut is no failure'
+
 # The first failure ends a script.
-for line in '/nonsense' '/save' '/load /no/such/file' '/undo' '/retry' '/think maybe' '/set temperature x' '/set top-k -1' '/set'; do
+for line in '/nonsense' '/save' '/load /no/such/file' '/undo' '/retry' '/think maybe' '/set temperature x' '/set top-k -1' '/set nothing 1' '/set top-k 1 2'; do
     talk "$line\n$france\n" && fail "$line is no failure"
     [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || fail "$line: $(cat "$work/out" "$work/err")"
 done
@@ -183,9 +207,35 @@ await 'Ctrl-C again or Ctrl-D ends' 'Ctrl-C at the prompt'
 keys C-c
 ends_well 0
 
-# Signals leave the terminal as it was.
-for signal in TERM HUP; do
-    begin ''
+# What is typed during a reply isn't shown there, but at the next prompt.
+begin 'MILLET_ENGINE=reference' -n 40 --template chatml
+keys 'Tell me a story.' Enter
+await '^[A-Z]' 'a reply begins'
+keys 'typed ahead'
+await '^> typed ahead *$' 'type-ahead at the prompt'
+screen | grep -v '^>' | grep -q 'typed' && fail "type-ahead within the reply: $(screen | grep .)"
+keys C-u
+# Ctrl-Z during a reply, and at the prompt: the shell has its terminal.
+for when in reply prompt; do
+    ready
+    [ $when = reply ] && keys '/set max-new-tokens 2000' Enter && keys 'Tell me a long story.' Enter && sleep 0.5
+    keys C-z
+    await 'Stopped' "Ctrl-Z, $when"
+    keys "stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | sort | tr '\\n' ' '; echo '|$when'" Enter
+    await "^echo icanon isig \\|$when" "Ctrl-Z, $when: the terminal is not as it was"
+    keys 'fg' Enter
+    [ $when = reply ] && sleep 0.5 && keys C-c && await 'stopped' 'goes on'
+    [ $when = prompt ] && keys 'typed again' && await '^(> )?typed again$' 'the editor goes on' && keys C-u
+done
+keys C-d
+await '^\$ *$' 'the end'
+keys "echo rc=\$?; stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | sort | tr '\\n' ' '; echo '|'" Enter
+ends_well 0
+
+# Signals leave the terminal as it was, those that nobody expects too, at the prompt and during a reply.
+for signal in TERM HUP QUIT ABRT; do
+    begin 'MILLET_ENGINE=reference' -n 2000 --template chatml
+    [ $signal = HUP ] || { keys 'Tell me a long story.' Enter && await '^[A-Z]' 'a reply begins'; }
     kill -$signal "$(pgrep -P "$("${tmux[@]}" display -p -t t '#{pane_pid}')")"
     ends_well "$((128 + $(kill -l $signal)))"
 done
@@ -221,8 +271,22 @@ for i in 1 2 3 4 5 6; do
 done
 await 'the context is full' 'no message'
 await 'Drop the oldest turns to make room\? \[y/n\]' 'no question'
+keys 'yes please' Enter
+sleep 0.3
+[ "$(screen | grep -c 'Drop the oldest')" = 2 ] || fail "no answer, yet it does not ask again: $(screen | grep .)"
 keys y Enter
 await 'dropped the oldest turns: [0-9]' 'dropping'
+ready
+keys C-d
+ends_well 0
+# An answer is what is typed after the question: not what was typed during the reply before.
+demo=$work/short begin 'MILLET_ENGINE=reference' -n 30
+keys 'Tell me a story.' Enter
+await '^[A-Z]' 'a reply begins'
+keys "$(printf 'x %.0s' $(seq 90))" Enter y Enter
+await 'Drop the oldest turns to make room. .y/n. *$' 'type-ahead is no answer'
+keys n Enter
+await '/drop makes room' 'no'
 ready
 keys C-d
 ends_well 0

@@ -17,7 +17,7 @@ task "$text" summarize "$DEMO" && cp "$work/out" "$work/want"
 task "$text" summarize "$DEMO" && cmp -s "$work/out" "$work/want" || fail 'two runs differ'
 printf "$text" >"$work/text"
 "$millet" do summarize "$DEMO" --input "$work/text" | cmp -s - "$work/want" || fail '--input'
-task "$text" summarize "$DEMO" --think && grep -q 'user' "$work/out" && fail '--think: thoughts are printed'
+task "$text" summarize "$DEMO" --think on && grep -q 'user' "$work/out" && fail '--think: thoughts are printed'
 
 # extract: JSON, held to a schema
 schema='{"type":"object","properties":{"animal":{"type":"string","maxLength":10},"legs":{"type":"integer","minimum":0,"maximum":9}},"required":["animal","legs"],"additionalProperties":false}'

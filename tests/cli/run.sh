@@ -143,5 +143,8 @@ printf '{\n "type": "object",\n "properties": {,}}' >"$work/schema"
 expect 1 "schema: not valid JSON at line 3 column 17 .byte 37.: " "$millet" run "$out" --prompt x --json-schema "$work/schema"
 expect 1 "standard input: not valid JSON at line 3 column 17 .byte 37.: " \
     bash -c "'$millet' run '$out' --prompt x --json-schema - <'$work/schema'"
+expect 1 "the JSON text is incomplete: it was cut at 2 tokens; --max-new-tokens allows more" "$millet" run "$out" --prompt x --json-object -n 2
+expect 1 "is incomplete: it was cut at 1 token;" "$millet" run "$out" --prompt x --json-object -n 1 --json
+grep -q '"finish_reason":"length"' "$work/stdout" || fail "cut, --json: $(cat "$work/stdout")"
 echo '{"type":"object","properties":{"a":{"not":{}}}}' >"$work/schema"
 expect 1 "schema: schema /properties/a/not: keyword not supported" "$millet" run "$out" --prompt x --json-schema "$work/schema"

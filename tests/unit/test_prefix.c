@@ -8,6 +8,8 @@
 #include "generate/prefix.h"
 #include "test.h"
 #include "work_dir.h"
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,15 +88,11 @@ static prefix_place seek(prefix_cache *c, decoder *d, const int32_t *ids, size_t
     return at;
 }
 
-/* d, which stands behind `cut` of the n ids, gives what a fresh decoder gives that was fed in calls up to
- * `first`, then up to cut, then the rest, and goes on as it does. */
-static void expect_as_fresh(decoder *d, const int32_t *ids, size_t first, size_t cut, size_t n) {
-    decoder *fresh = new_decoder(decoder_lm(d));
+/* Feed both the same: they give the same. */
+static void expect_alike(decoder *d, decoder *fresh, const int32_t *ids, size_t n) {
     decoder_row a, b;
-    feed(fresh, ids, first, NULL);
-    feed(fresh, ids + first, cut - first, NULL);
-    feed(fresh, ids + cut, n - cut, &a);
-    feed(d, ids + cut, n - cut, &b);
+    feed(fresh, ids, n, &a);
+    feed(d, ids, n, &b);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(a.n, b.n);
         assert_memory_equal(a.score, b.score, a.n * sizeof *a.score);
@@ -102,6 +100,15 @@ static void expect_as_fresh(decoder *d, const int32_t *ids, size_t first, size_t
         feed(fresh, &next, 1, &a);
         feed(d, &next, 1, &b);
     }
+}
+
+/* d, which stands behind `cut` of the n ids, gives what a fresh decoder gives that was fed in calls up to
+ * `first`, then up to cut, then the rest, and goes on as it does. */
+static void expect_as_fresh(decoder *d, const int32_t *ids, size_t first, size_t cut, size_t n) {
+    decoder *fresh = new_decoder(decoder_lm(d));
+    feed(fresh, ids, first, NULL);
+    feed(fresh, ids + first, cut - first, NULL);
+    expect_alike(d, fresh, ids + cut, n - cut);
     decoder_free(fresh);
 }
 
@@ -321,6 +328,92 @@ static void test_interrupted_feed(void **s) {
     lm_close(m);
 }
 
+/* Sets a flag after some microseconds; 0: it is set from the beginning. */
+typedef struct {
+    atomic_bool flag;
+    useconds_t after;
+} alarm_clock;
+
+static void *ring(void *ctx) {
+    alarm_clock *c = ctx;
+    usleep(c->after);
+    atomic_store(&c->flag, true);
+    return NULL;
+}
+
+static bool feed_until(decoder *d, const int32_t *ids, size_t n, useconds_t after) {
+    alarm_clock c = {.flag = !after, .after = after};
+    const decoder_hooks h = {.cancel = &c.flag};
+    pthread_t t;
+    err e = {0};
+    assert_int_equal(pthread_create(&t, NULL, ring, &c), 0);
+    bool ok = decoder_feed(d, ids, n, &h, NULL, &e);
+    pthread_join(t, NULL);
+    assert_true(ok || e.code == ERR_CANCELLED);
+    return ok;
+}
+
+typedef struct {
+    const decoder *d;
+    int64_t end;
+} bound;
+
+static bool is_before(void *ctx) {
+    const bound *b = ctx;
+    return decoder_position(b->d) < b->end;
+}
+
+/* d stands where a feed of ids from 16 on was in front of the call that was cut. */
+static void expect_as_stopped(decoder *d, const int32_t *ids, size_t n, size_t end) {
+    decoder *fresh = new_decoder(decoder_lm(d));
+    bound b = {fresh, decoder_position(d)};
+    const decoder_hooks h = {.keep_going = is_before, .ctx = &b};
+    err e = {0};
+    feed(fresh, ids, 16, NULL);
+    assert_false(decoder_feed(fresh, ids + 16, end - 16, &h, NULL, &e));
+    assert_int_equal(decoder_position(fresh), b.end);
+    expect_alike(d, fresh, ids + b.end, n - (size_t)b.end);
+    decoder_free(fresh);
+}
+
+/* Wherever a call is cut, what was kept in front of it is there without feeding it again. */
+static void cut_calls(const kind *k, const lm *m) {
+    int32_t ids[120];
+    size_t cut = 0;
+    fill(ids, 120, 12);
+    for (useconds_t after = 0; after < 3000; after += 300) {
+        prefix_cache *c = new_cache(m, PREFIX_BUDGET);
+        decoder *d = new_decoder(m);
+        feed(d, ids, 16, NULL);
+        prefix_keep(c, d);
+        bool whole = feed_until(d, ids + 16, 103, after) || decoder_intact(d);
+        cut += !whole;
+        if (!whole) prefix_recover(c, d);
+        assert_true(decoder_intact(d));
+        size_t at = (size_t)decoder_position(d);
+        assert_true(k->rewinds || whole ? at >= 16 : at == 16);
+        if (!whole) expect_as_stopped(d, ids, 120, 119);
+        decoder_free(d);
+        prefix_free(c);
+    }
+    assert_true(cut > 0);
+    decoder *d = new_decoder(m);
+    assert_false(feed_until(d, ids, 120, 0));
+    assert_false(decoder_intact(d));
+    prefix_recover(NULL, d);
+    assert_true(decoder_intact(d));
+    decoder_free(d);
+}
+
+static void test_cut_calls(void **s) {
+    (void)s;
+    for (size_t i = 0; i < N_KINDS; i++) {
+        lm *m = open_kind(&kinds[i]);
+        cut_calls(&kinds[i], m);
+        lm_close(m);
+    }
+}
+
 /* ---- files ---- */
 
 static void test_files(void **s) {
@@ -488,6 +581,7 @@ int main(void) {
         cmocka_unit_test(test_random_walk),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_interrupted_feed),
+        cmocka_unit_test(test_cut_calls),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_hostile_files),
         cmocka_unit_test(test_failed_save),
