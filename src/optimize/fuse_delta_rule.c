@@ -48,18 +48,38 @@ static ir_value *get(const rule *r, const char *name) {
     return match_get(&r->m, name);
 }
 
-/* Every product of the latest match with these flags: (x, y), or (x, y^T) where y is `turned`. */
-static bool products(const rule *r, const ir_value *turned) {
+/* What v is the transpose of, made by an op of its own; NULL: it is none. */
+static ir_value *unturned(const ir_value *v) {
+    bool is = v->def && v->def->code == OP_transpose &&
+              fuse_list_is(ir_in(v->def, A_perm), (const int64_t[]){0, 1, 3, 2}, 4);
+    return is ? fuse_in(v->def, A_x) : NULL;
+}
+
+/* An operand of a product, and what says that it is turned: a flag of the product, or an op. */
+static bool flagged(const ir_op *op, ir_operand flag, bool *turned) {
+    double x = 0;
+    if (ir_in(op, flag) && !fuse_number(ir_in(op, flag), &x)) return false;
+    *turned = x != 0;
+    return true;
+}
+
+/* Every product of the latest match is (x, y), or (x, y^T) where y is `turned`. */
+static bool products(rule *r, const ir_value *turned) {
     for (int i = 0; i < r->m.n_op; i++) {
         const ir_op *op = r->m.op[i];
+        bool x, y;
         if (op->code != OP_matmul) continue;
-        double x = 0, y = 0;
-        if ((ir_in(op, A_transpose_x) && !fuse_number(ir_in(op, A_transpose_x), &x)) ||
-            (ir_in(op, A_transpose_y) && !fuse_number(ir_in(op, A_transpose_y), &y)) || x != 0 ||
-            (y != 0) != (ir_in(op, A_y) == turned))
+        if (!flagged(op, A_transpose_x, &x) || !flagged(op, A_transpose_y, &y) || x ||
+            y != (turned && ir_in(op, A_y) == turned))
             return false;
+        if (!y && turned && unturned(ir_in(op, A_y)) == turned) take(r, (ir_op *)ir_in(op, A_y)->def);
     }
     return true;
+}
+
+/* The name stands for k, or for its transpose where that is an op (products() looks at flags). */
+static bool is_turned(const rule *r, const char *name, const ir_value *k) {
+    return get(r, name) == k || unturned(get(r, name)) == k;
 }
 
 /* ---- constants: which pairs (row, column) of a chunk they select ---- */
@@ -120,8 +140,9 @@ static bool inverse(rule *r, ir_value *T, int64_t n, ir_value **A) {
 
 /* A[i,j] = beta_i (k_i . k_j) D[i,j], j < i */
 static bool corrections(rule *r, ir_value *A, const chunk *c, int64_t n) {
-    if (!made(r, A, "(mul (mul (mul (matmul ?k ?k) ?beta) ?D) %below)") || !products(r, c->k) ||
-        get(r, "k") != c->k || get(r, "beta") != c->beta || !selects(r, get(r, "below"), BELOW, n))
+    if (!made(r, A, "(mul (mul (mul (matmul ?k ?t) ?beta) ?D) %below)") || !products(r, c->k) ||
+        get(r, "k") != c->k || !is_turned(r, "t", c->k) || get(r, "beta") != c->beta ||
+        !selects(r, get(r, "below"), BELOW, n))
         return false;
     return decay_between(r, get(r, "D"), c->G);
 }
@@ -134,8 +155,8 @@ static bool find_result(rule *r, chunk *c, int64_t n, size_t from) {
         if (op->code != OP_add) continue;
         size_t before = r->n_op;
         if (made(r, op->out[0],
-                 "(add (mul (matmul ?q ?S) (exp ?G)) (matmul (mul (mul (matmul ?q ?k) ?D) %lower) ?W))") &&
-            products(r, c->k) && get(r, "W") == c->W && get(r, "S") == c->S && get(r, "k") == c->k &&
+                 "(add (mul (matmul ?q ?S) (exp ?G)) (matmul (mul (mul (matmul ?q ?t) ?D) %lower) ?W))") &&
+            products(r, c->k) && get(r, "W") == c->W && get(r, "S") == c->S && is_turned(r, "t", c->k) &&
             get(r, "G") == c->G && selects(r, get(r, "lower"), LOWER, n)) {
             c->q = get(r, "q"), c->o = op->out[0];
             return decay_between(r, get(r, "D"), c->G);
@@ -147,6 +168,10 @@ static bool find_result(rule *r, chunk *c, int64_t n, size_t from) {
 
 static bool last_sum(rule *r, const ir_value *last, ir_value *G, int64_t n) {
     ir_op *op = (ir_op *)last->def;
+    if (op && fuse_part(r->f, last, 2, n - 1, 1) == G) {
+        take(r, op);
+        return op->n_out == 1;
+    }
     if (!op || op->code != OP_slice_by_size || ir_in(op, A_x) != G || last->type.rank != 4 ||
         last->type.dim[2] != 1 || !fuse_list_is(ir_in(op, A_begin), (const int64_t[]){0, 0, n - 1, 0}, 4))
         return false;
@@ -178,24 +203,34 @@ static bool shapes(const chunk *c) {
     return true;
 }
 
+/* Sums up to each token: an op, or the product with a triangle of ones. */
+static bool sums(rule *r, ir_value *G, int64_t n, ir_value **log) {
+    if (made(r, G, "(cumsum ?log)"))
+        *log = get(r, "log");
+    else if (made(r, G, "(matmul %lower ?log)") && products(r, NULL) && selects(r, get(r, "lower"), LOWER, n))
+        *log = get(r, "log");
+    else
+        return false;
+    return G->def->code == OP_matmul || plain_sum(G->def);
+}
+
 #define CHUNK "(add (mul ?S (exp ?last)) (matmul ?k (mul ?W (exp (minimum (sub ?last ?G) %zero)))))"
 
 /* The chunk whose new memory is made by op number `at`. */
 static bool find_chunk(rule *r, ir_value *next, chunk *c) {
-    double x = 0, y = 0;
+    bool x, y;
     if (!made(r, next, CHUNK)) return false;
     const ir_op *product = fuse_find(&r->m, OP_matmul);
-    ir_value *last = get(r, "last");
-    if (!fuse_number(ir_in(product, A_transpose_x), &x) || x == 0 ||
-        (ir_in(product, A_transpose_y) && (!fuse_number(ir_in(product, A_transpose_y), &y) || y != 0)) ||
-        !is_zero(get(r, "zero")))
+    ir_value *last = get(r, "last"), *k = get(r, "k");
+    if (!flagged(product, A_transpose_x, &x) || !flagged(product, A_transpose_y, &y) || y ||
+        !is_zero(get(r, "zero")) || (!x && !unturned(k)))
         return false;
-    *c = (chunk){.S = get(r, "S"), .k = get(r, "k"), .W = get(r, "W"), .G = get(r, "G"), .next = next};
+    *c =
+        (chunk){.S = get(r, "S"), .k = x ? k : unturned(k), .W = get(r, "W"), .G = get(r, "G"), .next = next};
+    if (!x) take(r, (ir_op *)k->def);
     if (c->k->type.rank != 4) return false;
     int64_t n = c->k->type.dim[2];
-    if (n < 2 || !last_sum(r, last, c->G, n) || !made(r, c->G, "(cumsum ?log)") || !plain_sum(r->m.op[0]))
-        return false;
-    c->log = get(r, "log");
+    if (n < 2 || !last_sum(r, last, c->G, n) || !sums(r, c->G, n, &c->log)) return false;
     if (!made(r, c->W, "(matmul ?T (mul (sub ?v (mul (matmul ?k ?S) (exp ?G))) ?beta))") ||
         !products(r, NULL) || get(r, "k") != c->k || get(r, "S") != c->S || get(r, "G") != c->G)
         return false;
@@ -282,9 +317,12 @@ static int sign(fuser *f, const ir_value *v, int depth) {
     case OP_softplus:
     case OP_sigmoid: return 1;
     case OP_add: { /* softplus: log(1 + e), with what rounding 1 + e took away */
-        const char *text = "(add (relu _) (add (log (add ?e %one)) _))";
-        double one;
-        return pattern_match(pattern_parse(f->p->a, text), (ir_op *)op, &m) &&
+        const char *text[] = {"(add (relu _) (add (log (add ?e %one)) _))",
+                              "(add (maximum _ %zero) (add (log (add ?e %one)) _))"};
+        double one, zero = 0;
+        return (pattern_match(pattern_parse(f->p->a, text[0]), (ir_op *)op, &m) ||
+                (pattern_match(pattern_parse(f->p->a, text[1]), (ir_op *)op, &m) &&
+                 fuse_number(match_get(&m, "zero"), &zero) && zero == 0)) &&
                fuse_number(match_get(&m, "one"), &one) && one == 1 &&
                sign(f, match_get(&m, "e"), depth - 1) == 1;
     }
