@@ -268,7 +268,8 @@ bool ir_verify(const ir_program *p, ir_report_fn *report, void *ctx, err *e) {
         if (!map_add(functions, p->func[i]->name, strlen(p->func[i]->name), 0))
             ver_bad(&v, "functions", "two functions are named %s", p->func[i]->name);
     }
-    if (v.immediate >= MAX_IMMEDIATE)
+    bool model_file = p->n_func && p->func[0]->spec != IR_SPEC_COREAI; /* assets have no other file */
+    if (model_file && v.immediate >= MAX_IMMEDIATE)
         ver_bad(&v, "size-limit",
                 "immediate constants take %" PRIu64 " bytes, a model file holds less than 2 GiB",
                 v.immediate);

@@ -487,6 +487,7 @@ static const struct {
     {"constant without data", "const-size", 9, const_empty, "c has no data"},
     {"bool in the weight file", "const-place", 9, const_blob_bool, "bool"},
     {"immediate constants beyond 2 GiB", "size-limit", 9, immediate_size, "2147483648"},
+    {"an asset has no other file", NULL, IR_SPEC_COREAI, immediate_size, ""},
     {"cond", NULL, 9, cond_fits, ""},
     {"inner name hides an outer one", "duplicate-name", 9, cond_hides, "op relu x"},
     {"branches differ in dtype", "declared-type", 9, cond_types, "fp32"},
