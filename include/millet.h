@@ -233,7 +233,7 @@ typedef struct {
     size_t size;
     millet_precision precision;
     unsigned threads; /* that work on a call, the caller's included; 0: the environment's MILLET_THREADS, else
-                         the CPUs. They are the session's own, started by its first run */
+                         as many as physical cores that the process may use. They are the session's own, started by its first run */
 } millet_session_options;
 
 /* One timeline over a package: its own states, all zero. options may be NULL. */

@@ -74,7 +74,7 @@ bool bandwidth_read(unsigned threads, double seconds, bandwidth *b, err *e) {
         return err_set(e, ERR_MEMORY, "no %zu MiB of memory to measure the read bandwidth with",
                        BANDWIDTH_BYTES >> 20);
     madvise(r.data, BANDWIDTH_BYTES, MADV_HUGEPAGE);
-    r.team = team_new(threads);
+    r.team = team_new(threads, false);
     team_run(r.team, touch, &r);
     measure(&r, seconds, b);
     team_free(r.team);

@@ -1,8 +1,7 @@
-#define _GNU_SOURCE
 #include "base/parallel.h"
+#include "base/cpus.h"
 #include "base/heap.h"
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 typedef struct {
@@ -19,10 +18,9 @@ typedef struct {
     unsigned thread;
 } worker;
 
-unsigned parallel_cores(void) {
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-    return n < 1 ? 1 : n > PARALLEL_MAX ? PARALLEL_MAX : (unsigned)n;
+unsigned parallel_cpus(void) {
+    unsigned n = cpus_usable();
+    return n > PARALLEL_MAX ? PARALLEL_MAX : n;
 }
 
 static void pieces(void *arg) {
@@ -42,7 +40,7 @@ void parallel_for(size_t n, unsigned threads, void (*fn)(void *ctx, size_t i, un
     loop l = {.n = n, .fn = fn, .ctx = ctx, .h = heap_current()};
     worker w[PARALLEL_MAX];
     pthread_t id[PARALLEL_MAX];
-    if (!threads) threads = parallel_cores();
+    if (!threads) threads = parallel_cpus();
     if (threads > PARALLEL_MAX) threads = PARALLEL_MAX;
     if (threads > n) threads = n ? (unsigned)n : 1;
     unsigned started = 0;

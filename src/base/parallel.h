@@ -5,9 +5,9 @@
 
 #define PARALLEL_MAX 64
 
-unsigned parallel_cores(void); /* CPUs this process may use, 1 .. PARALLEL_MAX */
+unsigned parallel_cpus(void); /* CPUs that this process may use, 1 .. PARALLEL_MAX */
 /* Calls fn(ctx, i, thread) once for every i < n; thread < threads tells scratch memory apart. Returns when
- * all are done. The calling thread works too; threads 0: parallel_cores(). Pieces are taken in ascending
+ * all are done. The calling thread works too; threads 0: parallel_cpus(). Pieces are taken in ascending
  * order. */
 void parallel_for(size_t n, unsigned threads, void (*fn)(void *ctx, size_t i, unsigned thread), void *ctx);
 #endif

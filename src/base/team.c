@@ -2,12 +2,11 @@
 #include "base/team.h"
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/parallel.h"
+#include "base/cpus.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +30,10 @@ struct team {
     atomic_uint n; /* set when all have been started */
     pthread_t id[TEAM_MAX];
     waiter waiter[TEAM_MAX];
+    unsigned cpu[TEAM_MAX]; /* that it is pinned to */
+    bool pinned;
+    pthread_t caller; /* the last one that was pinned */
+    bool called;
     void (*fn)(void *ctx, unsigned worker);
     void *ctx;
     bool stop;
@@ -110,6 +113,7 @@ static void *serve(void *arg) {
     member m = *(member *)arg;
     mem_free(arg);
     team *t = m.t;
+    if (t->pinned) cpus_pin(t->cpu[m.worker]);
     for (unsigned seen = 0;; seen++) {
         wait_change(t, m.worker, &t->start, seen);
         if (t->stop) return NULL;
@@ -118,15 +122,38 @@ static void *serve(void *arg) {
     }
 }
 
-team *team_new(unsigned threads) {
+unsigned team_cores(void) {
+    cpus c;
+    cpus_here(&c);
+    unsigned n = c.paid < c.cores ? c.paid : c.cores;
+    return n > TEAM_MAX ? TEAM_MAX : n;
+}
+
+static void choose_cpus(team *t) {
+    cpus c;
+    cpus_here(&c);
+    for (unsigned i = 0; i < TEAM_MAX; i++) t->cpu[i] = c.id[i % c.n];
+}
+
+/* Worker 0 is whoever calls. */
+static void pin_caller(team *t) {
+    pthread_t self = pthread_self();
+    if (t->called && pthread_equal(t->caller, self)) return;
+    cpus_pin(t->cpu[0]);
+    t->caller = self;
+    t->called = true;
+}
+
+team *team_new(unsigned threads, bool pinned) {
     team *t = mem_try_aligned(sizeof *t, 64);
     if (!t) mem_die(sizeof *t);
-    *t = (team){.holders = 1, .n = 1};
+    *t = (team){.holders = 1, .n = 1, .pinned = pinned};
+    if (pinned) choose_cpus(t);
     for (unsigned i = 0; i < TEAM_MAX; i++) {
         t->waiter[i].spin = SPIN_MOST;
         atomic_init(&t->waiter[i].cpu, -1);
     }
-    if (!threads) threads = parallel_cores();
+    if (!threads) threads = team_cores();
     if (threads > TEAM_MAX) threads = TEAM_MAX;
     unsigned started = 1;
     for (; started < threads; started++) {
@@ -159,6 +186,7 @@ unsigned team_size(const team *t) {
 }
 
 void team_run(team *t, void (*fn)(void *ctx, unsigned worker), void *ctx) {
+    if (t->pinned) pin_caller(t);
     t->fn = fn;
     t->ctx = ctx;
     if (t->n > 1) change(t, &t->start);

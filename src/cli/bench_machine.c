@@ -64,7 +64,7 @@ static void measure(bench_rate *r, team *t) {
 
 static void measure_rates(bench_limits *l) {
     kern_rate kind[KERN_RATES_MOST];
-    team *t = team_new(l->threads);
+    team *t = team_new(l->threads, rt_pinned());
     l->n_rate = kern_rates(getenv("MILLET_ISA"), kind);
     for (size_t i = 0; i < l->n_rate; i++) {
         l->rate[i].kind = kind[i];

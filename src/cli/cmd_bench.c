@@ -12,7 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIZES = 16, MOST_CASES = 2 * MOST_SIZES * MOST_SIZES, MOST_TOKENS = 1048576, MOST_SESSIONS = 256 };
+enum {
+    MOST_SIZES = 16,
+    MOST_CASES = 2 * MOST_SIZES * MOST_SIZES,
+    MOST_TOKENS = 1048576,
+    MOST_SESSIONS = 256
+};
 
 static const bench_case protocols[] = {
     {.name = "ane", .prompt = 128, .fresh = 64, .warm = 2, .trials = 5},
@@ -120,7 +125,7 @@ static bool runs_start(const cli_args *a) {
 static int check_mode(const cli_args *a, const char *mode, const char *const *allowed) {
     static const char *const all[] = {"protocol", "prompt", "new-tokens", "depth",   "trials",    "threads",
                                       "start",    "limits", "compare",    "profile", "precision", "linear",
-                                      "html",     "csv",    "markdown",   "json",    "sessions"};
+                                      "html",     "csv",    "markdown",   "json",    "sessions",  "pin"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *const *has = allowed;
         while (*has && strcmp(*has, all[i]) != 0) has++;
@@ -131,9 +136,9 @@ static int check_mode(const cli_args *a, const char *mode, const char *const *al
 
 /* Options that make no sense together. */
 static int check(const cli_args *a) {
-    static const char *const with_limits[] = {"limits", "threads", "markdown", "json", NULL},
+    static const char *const with_limits[] = {"limits", "threads", "pin", "markdown", "json", NULL},
                              *const with_compare[] = {"compare", "markdown", NULL},
-                             *const with_start[] = {"protocol", "threads", "precision",
+                             *const with_start[] = {"protocol", "threads", "pin", "precision",
                                                     "linear",   "json",    NULL},
                              *const forms[] = {"markdown", "json", "csv"};
     bool sizes = cli_given(a, "prompt") || cli_given(a, "new-tokens");
@@ -152,8 +157,7 @@ static int check(const cli_args *a) {
     if (runs_start(a)) return check_mode(a, "--protocol start", with_start);
     if (sizes && cli_given(a, "protocol"))
         return cli_usage(a, "a --protocol has its own sizes: leave out -p and -n");
-    if (cli_given(a, "sessions") && !cli_given(a, "new-tokens"))
-        return cli_usage(a, "--sessions needs -n");
+    if (cli_given(a, "sessions") && !cli_given(a, "new-tokens")) return cli_usage(a, "--sessions needs -n");
     if (cli_given(a, "sessions") && cli_flag(a, "profile"))
         return cli_usage(a, "--profile shows one session: leave out --sessions");
     if (!sizes && (cli_given(a, "depth") || cli_given(a, "trials")))

@@ -13,5 +13,6 @@ int cli_engine(const cli_args *a) {
                          option ? "--linear" : "MILLET_LINEAR", linear);
     if (option) setenv("MILLET_LINEAR", option, 1);
     if (cli_given(a, "threads")) setenv("MILLET_THREADS", cli_text(a, "threads"), 1);
+    if (cli_flag(a, "pin")) setenv("MILLET_PIN", "1", 1);
     return CLI_OK;
 }

@@ -128,7 +128,7 @@ static bool run_pass(pass *p, err *e) {
     uint64_t size = span(p->j);
     p->piece = (PIECE + size - 1) / size * size;
     size_t pieces = (size_t)((p->n + p->piece - 1) / p->piece);
-    unsigned threads = p->j->threads ? p->j->threads : parallel_cores();
+    unsigned threads = p->j->threads ? p->j->threads : parallel_cpus();
     if (threads > PARALLEL_MAX) threads = PARALLEL_MAX;
     p->sum = mem_try(pieces, sizeof *p->sum);
     bool ok = p->sum != NULL;

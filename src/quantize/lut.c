@@ -114,7 +114,7 @@ static void group_step(void *ctx, size_t i, unsigned thread) {
 static bool run_pass(pass *p, size_t groups, err *e) {
     quant_job *j = p->j;
     size_t n = (size_t)(j->scheme.group * j->cols), k = (size_t)1 << j->scheme.bits;
-    unsigned threads = j->threads ? j->threads : parallel_cores();
+    unsigned threads = j->threads ? j->threads : parallel_cpus();
     if (threads > PARALLEL_MAX) threads = PARALLEL_MAX;
     bool ok = true;
     if (!j->table) j->table = arena_array(j->a, (size_t)(j->rows / j->scheme.group) * k, sizeof *j->table);

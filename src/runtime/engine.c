@@ -329,7 +329,7 @@ static team *team_of(engine *g) {
     if (g->team) return g->team;
     if (g->with) return hold_team(g, team_keep(team_of(g->with))), g->team;
     unsigned n = g->threads ? g->threads : rt_threads();
-    hold_team(g, team_new(n));
+    hold_team(g, team_new(n, rt_pinned()));
     if (team_size(g->team) < n && n <= TEAM_MAX)
         heap_log(HEAP_LOG_WARNING, "%u threads instead of %u", team_size(g->team), n);
     return g->team;
@@ -385,7 +385,12 @@ unsigned rt_threads(void) {
     const char *threads = getenv("MILLET_THREADS");
     int64_t n = 0;
     if (threads) str_to_int64(threads, &n);
-    return n <= 0 ? parallel_cores() : n > TEAM_MAX ? TEAM_MAX : (unsigned)n;
+    return n <= 0 ? team_cores() : n > TEAM_MAX ? TEAM_MAX : (unsigned)n;
+}
+
+bool rt_pinned(void) {
+    const char *pin = getenv("MILLET_PIN");
+    return pin && strcmp(pin, "1") == 0;
 }
 
 void engine_profile(engine *g, bool on) {

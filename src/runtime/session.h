@@ -16,8 +16,9 @@ typedef struct {
     const void *data; /* ir_type_bytes(&type) bytes; bool is one byte an element */
 } rt_tensor;
 
-/* Workers of a session's plans: MILLET_THREADS, or the CPUs. */
+/* Workers of a session's plans: MILLET_THREADS, or as many as physical cores that it may use. */
 unsigned rt_threads(void);
+bool rt_pinned(void); /* MILLET_PIN=1: each of them stays on a CPU of its own */
 
 typedef struct rt_session rt_session;
 typedef struct rt_snapshot rt_snapshot;

@@ -124,7 +124,7 @@ static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref
     if (!p) fail_msg("%s", e.msg);
     plan_exec *x = plan_exec_new(p, &e);
     plan_block *block = plan_block_new();
-    team *t = team_new(threads);
+    team *t = team_new(threads, false);
     void *packed[MOST] = {0};
     for (size_t i = 0; i < f->n_in; i++)
         if (f->in[i]->type.kind == IR_STATE) {

@@ -359,7 +359,7 @@ static void meet(void *ctx, unsigned worker) {
 static void workers_wait_for_each_other(void **s) {
     (void)s;
     static meeting m;
-    m.t = team_new(MEMBERS);
+    m.t = team_new(MEMBERS, false);
     for (int run = 0; run < 3; run++) {
         memset(m.round, 0, sizeof m.round);
         team_run(m.t, meet, &m);

@@ -187,7 +187,7 @@ static void unread_length(void **state) {
             if (!p) fail_msg("%s", e.msg);
             plan_exec *exec = plan_exec_new(p, &e);
             plan_block *block = plan_block_new();
-            team *t = team_new(1);
+            team *t = team_new(1, false);
             ref_tensor out[MOST] = {0};
             void *none[MOST] = {0};
             plan_call call = {.in = g->in, .out = out, .state = none, .team = t, .block = block};

@@ -51,7 +51,7 @@ static void test_laps(void **state) {
     if (!p) fail_msg("%s", e.msg);
     plan_exec *x = plan_exec_new(p, &e);
     plan_block *block = plan_block_new();
-    team *t = team_new(WORKERS);
+    team *t = team_new(WORKERS, false);
     plan_profile *m = plan_profile_new(p, team_size(t));
     assert_non_null(m);
     ref_tensor in, out = {0};

@@ -387,7 +387,7 @@ bool by_evaluator(const sample *s, bool strict, shaking how, results *r, err *e)
 static team *teams[9];
 
 static team *team_of(unsigned threads) {
-    if (!teams[threads]) teams[threads] = team_new(threads);
+    if (!teams[threads]) teams[threads] = team_new(threads, false);
     return teams[threads];
 }
 
