@@ -332,6 +332,13 @@ static void run_lanes(plan_exec *x, const plan_step *s, plan_worker *w, int64_t 
     }
 }
 
+/* Pieces of a step that nobody else takes from: a claim waits for all reads before it. */
+static void run_pieces(plan_exec *x, const plan_step *s, plan_worker *w) {
+    int64_t chunks = plan_chunks(s), piece = s->most;
+    for (int64_t first = 0; first < chunks; first += piece)
+        run_lanes(x, s, w, first, chunks - first < piece ? chunks : first + piece);
+}
+
 static void run_claims(plan_exec *x, const plan_step *s, plan_worker *w) {
     uint64_t first = 0, n, each = (uint64_t)plan_chunks(s);
     while (!all_stopped(x) && (n = claim(x, s, w->index, &first)) > 0) {
@@ -348,7 +355,9 @@ static void run_claims(plan_exec *x, const plan_step *s, plan_worker *w) {
 
 static void run_step(plan_exec *x, const plan_step *s, plan_worker *w) {
     int64_t t = w->index, n = x->workers, chunks = plan_chunks(s);
-    if (s->spread == SPREAD_CLAIM)
+    if (s->spread == SPREAD_CLAIM && n == 1)
+        run_pieces(x, s, w);
+    else if (s->spread == SPREAD_CLAIM)
         run_claims(x, s, w);
     else if (s->spread == SPREAD_EVEN)
         run_lanes(x, s, w, (chunks * t + n - 1) / n, (chunks * (t + 1) + n - 1) / n);
