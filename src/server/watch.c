@@ -40,14 +40,18 @@ void watch_free(watch *w) {
     mem_free(w);
 }
 
-/* Locked. Half-open connections must not keep others out: where there are too many, the one that has been
- * expected for longest makes room. */
-static void make_room(watch *w) {
+/* Locked. Half-open connections must not keep others out: where there are too many, beside those that go
+ * anyway, the one that has been expected for longest makes room; not the one that has just come. */
+static void make_room(watch *w, const watched *newest) {
     watched *oldest = NULL;
+    size_t stay = 0;
     if (w->count <= w->most) return;
-    for (watched *c = w->first; c; c = c->next)
-        if (c->since > 0 && !c->left && (!oldest || c->since < oldest->since)) oldest = c;
-    if (!oldest) return;
+    for (watched *c = w->first; c; c = c->next) {
+        bool waits = c->since > 0;
+        stay += !waits || !c->left;
+        if (waits && !c->left && c != newest && (!oldest || c->since < oldest->since)) oldest = c;
+    }
+    if (stay <= w->most || !oldest) return;
     oldest->left = true;
     shutdown(oldest->socket, SHUT_RDWR);
 }
@@ -61,7 +65,7 @@ watched *watch_add(watch *w, int socket) {
     w->first = c;
     w->count++;
     epoll_ctl(w->leaving, EPOLL_CTL_ADD, socket, &e);
-    make_room(w);
+    make_room(w, c);
     pthread_mutex_unlock(&w->lock);
     return c;
 }
@@ -88,7 +92,7 @@ void watch_serving(watch *w, watched *c) {
 void watch_expecting(watch *w, watched *c) {
     pthread_mutex_lock(&w->lock);
     c->since = clock_seconds();
-    make_room(w);
+    make_room(w, NULL);
     pthread_mutex_unlock(&w->lock);
 }
 
