@@ -1,5 +1,6 @@
 #!/bin/sh
-# A call of a tool: tool_choice "required" lets the model do nothing else (a chat template without tools is refused).
+# A call of a tool: tool_choice "required" lets the model do nothing else. A chat template without tools is refused; the
+# small model of the demo has one such: serve it with --template qwen3 to try this.
 # choices[0].message.tool_calls has name and arguments; the caller runs it, appends the message and one
 # {"role": "tool", "tool_call_id": ..., "content": ...}, and asks again.
 #   MILLET_URL=http://127.0.0.1:8080 MILLET_API_KEY=KEY examples/curl/tools.sh

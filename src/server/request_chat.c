@@ -176,8 +176,10 @@ static bool check_tools(fields *f, api_error *e) {
                             json_get(json_get(t, "function"), "name")->s);
     }
     return !f->tools || chat_calls_of(f->m->chat) != CHAT_CALLS_NONE ||
-           api_fail(e, 400, "unsupported_parameter", "tools",
-                    "The chat template of this model has no place for tools.");
+           api_fail(
+               e, 400, "unsupported_parameter", "tools",
+               "The chat template of this model has no place for tools; serve it with --template NAME to use "
+               "another.");
 }
 
 /* ---- constraints ---- */

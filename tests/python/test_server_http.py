@@ -1,5 +1,5 @@
 """The server as a thing on a network: clients that leave, stall, lie, drip, or are too many; keys, hosts, origins; the end."""
-import concurrent.futures, json, select, signal, socket, subprocess, tempfile, threading, time
+import concurrent.futures, json, re, select, signal, socket, subprocess, tempfile, threading, time
 import openai
 from serving import DEMO, MILLET, SLOW, Server, alone, events, read_all, run_tests, serving
 
@@ -311,6 +311,34 @@ def test_keys_hosts_origins():
             assert s.request("POST", "/v1/completions", SHORT, {"Host": f"localhost:{s.port}", "Origin": origin})[0] == status, origin
         busy = subprocess.run([MILLET, "serve", DEMO, "--port", str(s.port)], capture_output=True, text=True, timeout=60 * SLOW)
         assert busy.returncode == 1 and "can't listen" in busy.stderr
+
+
+def test_logs_tell_nothing():
+    """Lines on standard error have a form without room for what anybody said, whatever becomes of the request."""
+    said, chat = "xyzzy-secret", "/v1/chat/completions"
+    messages = [{"role": "user", "content": said}]
+    tool = {"type": "function", "function": {"name": said, "parameters": {"type": "object", "properties": {said: {"type": "string"}}}}}
+    schema = {"type": "json_schema", "json_schema": {"name": said, "schema": {"type": said, "description": said}}}
+    with tempfile.NamedTemporaryFile("w") as keys:
+        keys.write(said + "-key\n")
+        keys.flush()
+        with serving("--template", "qwen3", "--api-key-file", keys.name, "--sessions", 1, "--queue", 1) as s:
+            key = {"Authorization": f"Bearer {said}-key"}
+            for more in ({}, {"stream": True}, {"tools": [tool], "tool_choice": "required"}, {"response_format": schema}, {"stop": said},
+                         {"user": said, "metadata": {said: said}}, {said: said}, {"model": said}, {"max_tokens": said}):
+                s.request("POST", chat, {"messages": messages, "max_tokens": 4, **more}, key)
+            for path, body, headers in ((chat, '{"messages": "' + said, key), ("/v1/completions?" + said, {"prompt": said, "max_tokens": 1}, key),
+                                        (chat, {"messages": messages}, {"Authorization": "Bearer wrong-" + said}), (chat, {}, {**key, "Origin": "http://" + said}),
+                                        (chat, {}, {**key, "Host": said}), (chat, {}, {**key, "Transfer-Encoding": said}), (chat, {}, {**key, "Cookie": said})):
+                s.request("POST", path, body, headers)
+            with s.connect() as c:
+                c.sendall(http("POST", "/v1/completions", {**LONG, "prompt": said, "stream": True}, f"Authorization: Bearer {said}-key\r\n"))
+                c.recv(100)
+            with s.connect() as c:
+                c.sendall(http("POST", "/v1/completions", {"prompt": said})[:-5])
+        lines = s.errors().splitlines()
+        form = re.compile(r"[\d-]+T[\d:]+Z (GET|POST) /[\w/]+ (\d{3}|-)( prompt=\d+ cached=\d+ new=\d+ first=[\d.]+s)? total=[\d.]+s|millet: ending.*")
+        assert len(lines) >= 18 and all(form.fullmatch(line) for line in lines) and said not in s.errors(), lines
 
 
 def test_the_end():
