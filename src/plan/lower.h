@@ -93,6 +93,8 @@ bool lower_expand(lower *l, place *p);
 /* ---- steps ---- */
 plan_step *lower_emit(lower *l, plan_fn *fn, const void *param, const char *kernel, int64_t extent,
                       int64_t grain, const place *out, uint32_t n_out, const place *in, uint32_t n_in);
+/* A step that writes states in place has read them, too: of its traffic both count. Returns s. */
+plan_step *lower_updates(plan_step *s);
 /* Takes the newest step back. */
 void lower_take_back(lower *l);
 void lower_need_scratch(lower *l, size_t bytes);

@@ -74,7 +74,8 @@ bool lower_fast_delta(lower *l, const step_delta *d, int64_t heads, const place 
                           .state = {.type = d->cells ? KERN_F32 : KERN_F16}};
     lower_need_scratch(l, kern_delta_scratch(&s->job));
     int64_t each = d->q_share;
-    plan_step *step = lower_emit(l, run_fast_delta, s, "delta rule", heads, each, out, n_out, in, 5);
+    plan_step *step =
+        lower_updates(lower_emit(l, run_fast_delta, s, "delta rule", heads, each, out, n_out, in, 5));
     const int64_t unit[] = {d->dk * (each == d->k_share), d->dk * (each == d->k_share), d->dv * each};
     for (int i = 0; i < 3; i++) step->arg[n_out + (uint32_t)i].part = unit[i];
     step->arg[0].part = d->dv * each;
@@ -98,7 +99,7 @@ static void emit_conv(lower *l, const step_fast_conv *s, const place *out, const
     int64_t width = s->job.ld_state;
     place o[2] = {channels(&out[0], first, n, 1), channels(&out[1], first, n, width)};
     place i[2] = {channels(&in[0], first, n, 1), channels(&in[1], first, n, s->job.taps)};
-    plan_step *step = lower_emit(l, run_fast_conv, s, "conv step", n, chunk, o, 2, i, 2);
+    plan_step *step = lower_updates(lower_emit(l, run_fast_conv, s, "conv step", n, chunk, o, 2, i, 2));
     step->arg[0].part = step->arg[2].part = chunk;
     step->arg[1].part = chunk * width;
     step->even = true;

@@ -232,7 +232,8 @@ bool lower_fused_delta(lower *l, const ir_op *op) {
     if (scratch > l->p->scratch) l->p->scratch = scratch;
     if (l->strict || !lower_fast_delta(l, s, heads, out, n_out, in)) {
         if (s->turned || s->cells) return lower_reference(l, op);
-        lower_emit(l, run_delta, s, "delta rule", heads, 1 + 8192 / (dk * dv), out, n_out, in, 5);
+        lower_updates(
+            lower_emit(l, run_delta, s, "delta rule", heads, 1 + 8192 / (dk * dv), out, n_out, in, 5));
     }
     for (uint32_t i = 0; i < n_out; i++) lower_set(l, op->out[i], out[i]);
     return true;
@@ -253,7 +254,7 @@ bool lower_fused_conv_step(lower *l, const ir_op *op) {
     if (!l->strict && s->kept < 8)
         lower_fast_conv_step(l, s, out, in);
     else
-        lower_emit(l, run_conv_step, s, "conv step", m->dim[1], 512, out, 2, in, 2);
+        lower_updates(lower_emit(l, run_conv_step, s, "conv step", m->dim[1], 512, out, 2, in, 2));
     for (uint32_t i = 0; i < 2; i++) lower_set(l, op->out[i], out[i]);
     return true;
 }

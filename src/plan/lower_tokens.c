@@ -62,7 +62,8 @@ bool lower_fused_conv(lower *l, const ir_op *op) {
                          .state = {.type = KERN_F16}};
     s->with_valid = ir_in(op, A_valid) != NULL;
     if (s->with_valid) in[2] = valid_tokens(l, lower_dense(l, lower_in(l, op, A_valid)), tokens);
-    lower_emit(l, run_tokens_conv, s, "conv tokens", channels, 256, out, 2, in, s->with_valid ? 3 : 2);
+    lower_updates(
+        lower_emit(l, run_tokens_conv, s, "conv tokens", channels, 256, out, 2, in, s->with_valid ? 3 : 2));
     for (uint32_t i = 0; i < 2; i++) lower_set(l, op->out[i], out[i]);
     return true;
 }
@@ -136,7 +137,7 @@ bool lower_fused_delta_rule(lower *l, const ir_op *op) {
     sized.state.rest = s->low ? &rest : NULL;
     size_t scratch = kern_delta_scratch(&sized);
     if (scratch > l->p->scratch) l->p->scratch = scratch;
-    lower_emit(l, run_tokens_delta, s, "delta rule tokens", heads, 1, out, n_out, in, n_in);
+    lower_updates(lower_emit(l, run_tokens_delta, s, "delta rule tokens", heads, 1, out, n_out, in, n_in));
     for (uint32_t i = 0; i < n_out; i++) lower_set(l, op->out[i], out[i]);
     return true;
 }

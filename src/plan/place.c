@@ -179,6 +179,13 @@ plan_step *lower_emit(lower *l, plan_fn *fn, const void *param, const char *kern
     return s;
 }
 
+plan_step *lower_updates(plan_step *s) {
+    for (uint32_t i = 0; i < s->n_out; i++)
+        if (s->arg[i].space == SPACE_STATE)
+            s->bytes += (uint64_t)(s->arg[i].high - s->arg[i].low) * s->arg[i].size;
+    return s;
+}
+
 void lower_take_back(lower *l) {
     l->p->n_address = l->p->step[--l->p->n_step].first_address;
 }

@@ -21,6 +21,7 @@ typedef struct {
     bool pair; /* the two states are value and remainder of the same numbers: their sum is compared */
     plan_linear linear; /* zeros: exact */
     int64_t length;     /* of inputs whose type leaves a size open; plans of fast mode leave it open, too */
+    uint64_t moved;     /* bytes of weights and states that a plan is to read and write; 0: not looked at */
     ref_tensor in[MOST];
     ref_tensor out[MOST];
 } graph;
@@ -122,6 +123,7 @@ static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref
     for (size_t i = 0; i < f->n_in; i++) types[i] = g->length && !strict ? f->in[i]->type : g->in[i].type;
     plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, g->linear, NULL, NULL}, &e);
     if (!p) fail_msg("%s", e.msg);
+    if (g->moved) assert_int_equal(plan_traffic_of(p).bytes, g->moved);
     plan_exec *x = plan_exec_new(p, &e);
     plan_block *block = plan_block_new();
     team *t = team_new(threads, false);

@@ -200,6 +200,7 @@ static void delta_rule(void **state) {
             write_state(g, hi, stored);
         }
         b_output(b, b_op(b, OP_matmul, NULL, A_x, q, A_y, S, A_transpose_x, no, A_transpose_y, no, A_NONE));
+        g->moved = (split ? 2 : 1) * 4 * 16 * 24 * 2 * 2; /* read and written */
         check(g, OP_fused_delta, true, "delta rule");
     }
 }
