@@ -123,7 +123,22 @@ static bool open_gguf(checkpoint *c, const ckpt_family *const *families, err *e)
     return true;
 }
 
+static bool has(const checkpoint *c, const char *name) {
+    return file_exists(arena_printf(c->a, "%s/%s", c->dir, name));
+}
+
+/* Says what else the directory is. */
+static bool no_config(const checkpoint *c, err *e) {
+    bool converted = has(c, "metadata.json") || has(c, "conversion_manifest.json") ||
+                     has(c, "Manifest.json") || has(c, "main.mlirb");
+    return err_set(
+        e, ERR_IO, "%s: %s; expected a checkpoint directory (config.json, *.safetensors) or a GGUF file",
+        c->dir,
+        converted ? "is a converted model already, not a checkpoint" : "there is no config.json in it");
+}
+
 static bool open_directory(checkpoint *c, const ckpt_family *const *families, err *e) {
+    if (!has(c, "config.json")) return no_config(c, e);
     const char *index = arena_printf(c->a, "%s/model.safetensors.index.json", c->dir);
     return config_read(&c->config, c->a, c->dir, families, e) &&
            (file_exists(index) ? open_index(c, index, e) : open_single(c, e));

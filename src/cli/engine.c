@@ -1,9 +1,55 @@
 #define _GNU_SOURCE
 #include "cli/engine.h"
+#include "base/str.h"
+#include "base/team.h"
+#include "kernels/kernels.h"
 #include "runtime/engine.h"
 #include <stdlib.h>
+#include <string.h>
+
+/* Words of a variable that says how things run: one that means nothing would be passed over in silence. */
+static bool is_one_of(const char *value, const char *const *word, str *list) {
+    bool known = false;
+    for (; *word; word++) {
+        known |= !strcmp(*word, value);
+        str_printf(list, "%s%s", list->len ? ", " : "", *word);
+    }
+    return known;
+}
+
+static int check_words(const cli_args *a, const char *variable, const char *const *word) {
+    const char *value = getenv(variable);
+    str list = {0};
+    int code = CLI_OK;
+    if (value && *value && !is_one_of(value, word, &list))
+        code = cli_usage(a, "the environment variable %s must be one of %s, not '%s'", variable,
+                         str_get(&list), value);
+    str_free(&list);
+    return code;
+}
+
+static int check_threads(const cli_args *a) {
+    const char *value = getenv("MILLET_THREADS");
+    int64_t n;
+    if (!value || !*value || (cli_takes(a, "threads") && cli_given(a, "threads")) ||
+        (str_to_int64(value, &n) && n >= 1 && n <= TEAM_MAX))
+        return CLI_OK;
+    return cli_usage(a,
+                     "the environment variable MILLET_THREADS must be a whole number from 1 to %d, not '%s'",
+                     TEAM_MAX, value);
+}
+
+static int check_variables(const cli_args *a) {
+    static const char *const engines[] = {"plan", "reference", NULL};
+    int code = check_threads(a);
+    if (code == CLI_OK) code = check_words(a, "MILLET_ISA", kern_isas());
+    if (code == CLI_OK) code = check_words(a, "MILLET_ENGINE", engines);
+    return code;
+}
 
 int cli_engine(const cli_args *a) {
+    int code = check_variables(a);
+    if (code != CLI_OK) return code;
     if (!cli_takes(a, "linear")) return CLI_OK;
     const char *option = cli_text(a, "linear"), *variable = getenv("MILLET_LINEAR");
     const char *linear = option ? option : variable;

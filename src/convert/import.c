@@ -84,7 +84,10 @@ bool convert_program(const char *from, const char *out, const convert_options *o
     bool asset = ai_asset_is(from), to_asset = o->format && !strcmp(o->format, "coreai");
     if (!refuse_options(o, e)) return false;
     if (asset == to_asset)
-        return err_set(e, ERR_USAGE, "%s: is of format %s already", from, asset ? "coreai" : "coreml");
+        return err_set(e, ERR_USAGE, "%s: is %s already%s", from,
+                       asset ? "a Core AI asset" : "a Core ML package",
+                       asset ? "; without --format coreai it becomes a package"
+                             : "; with --format coreai it becomes an asset");
     if (file_exists(out) && !convert_is_program(out))
         return err_set(e, ERR_USAGE, "%s: holds other things than a program; it is not overwritten", out);
     /* composites as what they are made of: Core ML has no names for them */

@@ -80,7 +80,9 @@ static bool check_existing(job *j, err *e) {
 static bool check_checkpoint(job *j, const char *dir, err *e) {
     j->dir = without_slashes(j->a, dir);
     if (!*dir) return err_set(e, ERR_USAGE, "the checkpoint is an empty name");
-    if (!file_exists(dir)) return err_set(e, ERR_IO, "%s: no such checkpoint directory or GGUF file", dir);
+    if (!file_exists(dir))
+        return err_set(e, ERR_IO, "%s: no such checkpoint directory or GGUF file (models are not fetched)",
+                       dir);
     if (!file_is_dir(dir) && !ends_with(dir, ".gguf"))
         return err_set(
             e, ERR_USAGE,

@@ -154,7 +154,8 @@ static int by_count(const void *x, const void *y) {
 
 /* All notes of one kind in one line: "TITLE: 4 in a (3), b (1)"; shown: how many are named, the largest
  * counts first (metadata.json has all). */
-static void add_notes(const job *j, str *s, models_note_kind kind, const char *title, size_t shown) {
+static void add_notes(const job *j, str *s, models_note_kind kind, const char *one, const char *many,
+                      const char *rest, size_t shown) {
     arena *a = arena_new();
     models_note *note = ARENA_ARRAY(a, models_note, j->n_note);
     size_t n = 0;
@@ -163,7 +164,7 @@ static void add_notes(const job *j, str *s, models_note_kind kind, const char *t
         if (j->note[i].kind == kind) note[n++] = j->note[i];
     for (size_t i = 0; i < n; i++) total += note[i].count;
     if (n > 1) qsort(note, n, sizeof *note, by_count);
-    if (n) str_printf(s, "  %" PRIu64 " %s:", total, title);
+    if (n) str_printf(s, "  %" PRIu64 " %s%s:", total, total == 1 ? one : many, rest);
     for (size_t i = 0; i < n && i < shown; i++) {
         str_printf(s, "%s %s (", i ? "," : "", note[i].tensor);
         if (*note[i].what) str_printf(s, "%s, ", note[i].what);
@@ -233,9 +234,10 @@ void job_summary(const job *j, str *s) {
         add_sizes(j, s);
     if (*j->tokenizer_files) str_printf(s, "  %s  %s\n", job_tokenizer_name(j), j->tokenizer_files);
     if (!j->n_variant) add_compression(j, s);
-    add_notes(built, s, NOTE_SKIPPED, "tensors that are not part of it", 8);
-    add_notes(built, s, NOTE_OVERFLOW, "values that overflow fp16, their tensors are kept fp32", 16);
-    add_notes(built, s, NOTE_VANISH, "values that vanish in fp16", 3);
+    add_notes(built, s, NOTE_SKIPPED, "tensor that is", "tensors that are", " not part of it", 8);
+    add_notes(built, s, NOTE_OVERFLOW, "value that overflows", "values that overflow",
+              " fp16, whose tensors are kept fp32", 16);
+    add_notes(built, s, NOTE_VANISH, "value that vanishes", "values that vanish", " in fp16", 3);
     add_missing_tokenizer(j, s);
     add_warnings(built, s);
 }

@@ -256,6 +256,53 @@ static bool lone_package(artifact_paths *p, arena *a, char *path, err *e) {
     return true;
 }
 
+static bool is_entry(const char *name) {
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static bool is_empty(const char *dir) {
+    arena *a = arena_new();
+    bool empty = file_is_dir(dir) && !list(a, dir, is_entry).n;
+    arena_free(a);
+    return empty;
+}
+
+/* "Qwen/Qwen3-0.6B", "qwen3:0.6b": a name of a registry. */
+static bool is_hub_name(const char *path) {
+    const char *slash = strchr(path, '/'), *colon = strchr(path, ':');
+    return *path != '/' && *path != '.' && (slash ? slash[1] && !strchr(slash + 1, '/') : colon != NULL);
+}
+
+/* The directory that path lies in, up to four levels above, if that can be given in its place. */
+static const char *around(arena *a, const char *path) {
+    char *dir = arena_str(a, path);
+    for (int i = 0; i < 4; i++) {
+        char *slash = strrchr(dir, '/');
+        if (!slash || slash == dir) return NULL;
+        *slash = 0;
+        if (is_package(a, dir) || beside(a, dir, "metadata.json", NULL) ||
+            beside(a, dir, "config.json", NULL))
+            return dir;
+    }
+    return NULL;
+}
+
+/* Something else that people give: says what it is, and what to do. */
+static bool is_other(arena *a, const char *dir, const char *path, err *e) {
+    static const char convert[] = "convert it first: millet convert";
+    bool is_dir = file_is_dir(dir);
+    const char *outer = around(a, dir);
+    if (!is_dir && ends_with(dir, ".gguf"))
+        return !err_set(e, ERR_UNSUPPORTED, "%s: is a GGUF file; %s %s -o OUT", path, convert, path);
+    if (is_dir && beside(a, dir, "config.json", NULL))
+        return !err_set(e, ERR_UNSUPPORTED, "%s: is a checkpoint; %s %s -o OUT", path, convert, path);
+    if (!outer) return false;
+    if (beside(a, outer, "config.json", NULL))
+        return !is_dir && !err_set(e, ERR_UNSUPPORTED, "%s: is a file of the checkpoint %s; %s %s -o OUT",
+                                   path, outer, convert, outer);
+    return !err_set(e, ERR_IO, "%s: is a part of %s: give that", path, outer);
+}
+
 static bool no_package(arena *a, const char *dir, const char *path, err *e) {
     const char *dot = strrchr(dir, '.');
     bool model = dot && !strcmp(dot, ".mlmodel"), compiled = dot && !strcmp(dot, ".mlmodelc");
@@ -264,15 +311,18 @@ static bool no_package(arena *a, const char *dir, const char *path, err *e) {
                        "%s: a %s, which can't be read: the .mlpackage that it %s is needed", path,
                        model ? "model file (.mlmodel)" : "compiled model (.mlmodelc)",
                        model ? "is saved as" : "was made of");
-    return err_set(
-        e, ERR_IO, "%s: neither a package (Manifest.json) nor an artifact directory (metadata.json)%s", path,
-        beside(a, dir, "config.json", NULL) ? ", but a checkpoint: millet convert makes a package of it"
-                                            : "");
+    if (is_other(a, dir, path, e)) return false;
+    return err_set(e, ERR_IO,
+                   "%s: neither a package (Manifest.json) nor an artifact directory (metadata.json)%s", path,
+                   is_empty(dir) ? ": it is empty" : "");
 }
 
 bool artifact_locate(artifact_paths *p, arena *a, const char *path, const char *tokenizer_dir, err *e) {
     *p = (artifact_paths){0};
-    if (!file_exists(path)) return err_set(e, ERR_IO, "%s: no such package or artifact directory", path);
+    if (!file_exists(path))
+        return err_set(e, ERR_IO, "%s: no such package or artifact directory%s", path,
+                       is_hub_name(path) ? " (models are not fetched: give the path of one that is here)"
+                                         : "");
     char *dir = without_slashes(a, path);
     if (is_package(a, dir)) {
         if (!lone_package(p, a, dir, e)) return false;

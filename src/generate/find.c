@@ -182,6 +182,12 @@ static bool is_own(const artifact_paths *p, const char *path, bool located, cons
     return !file_is_dir(path) || p->metadata || (located ? p->member || !unsupported : unsupported);
 }
 
+static bool holds_no_model(const set_directory *d) {
+    for (size_t i = 0; i < d->n_other; i++)
+        if (strstr(d->other[i], ".mlmodelc")) return false;
+    return !d->n_name;
+}
+
 static bool find(search *s, artifact_paths *p, const char *path, const char *contract_file, err *e) {
     err why = {0};
     if (contract_file && !file_is_dir(path))
@@ -197,6 +203,10 @@ static bool find(search *s, artifact_paths *p, const char *path, const char *con
     }
     *p = (artifact_paths){0};
     set_scan(&s->s, s->m->a, path, file_exists(arena_printf(s->m->a, "%s/Manifest.json", path)));
+    if (!contract_file && why.code && holds_no_model(&s->s)) { /* no word about contracts, then */
+        *e = why;
+        return false;
+    }
     if (contract_file ? try_file(s, contract_file, e) : try_known(s, e)) return true;
     if (!s->final && can_run(s, e)) nothing_fits(s, path, &why, e);
     return false;

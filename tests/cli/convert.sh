@@ -89,7 +89,8 @@ broken() { # broken PATTERN SHELL-COMMANDS, run in a copy of the checkpoint
     left a b
 }
 weights=$(cd "$model" && ls ./*.safetensors)
-broken 'config.json: No such file' 'rm config.json'
+expect 1 'is a converted model already, not a checkpoint' convert "$DEMO" -o place/x
+broken 'there is no config.json in it; expected a checkpoint' 'rm config.json'
 broken 'config.json: not valid JSON at line [0-9]+ column [0-9]+ .byte 100.: the text ends' 'head -c 100 "$model/config.json" >config.json'
 broken 'safetensors: .*truncated' "truncate -s -1 $weights"
 broken 'safetensors: .*short' "truncate -s 3 $weights"

@@ -27,6 +27,10 @@ for words in fast int16,bf16,exact int16, ,int16 '' INT16; do
 done
 expect 2 "MILLET_LINEAR must be exact, .*, not 'fast'" env MILLET_LINEAR=fast "$millet" run x -p y
 expect 1 'no such package' env MILLET_LINEAR=fast "$millet" run x -p y --linear exact # the option counts
+expect 2 "variable MILLET_THREADS must be a whole number from 1 to 64, not 'abc'" env MILLET_THREADS=abc "$millet" run x -p y
+expect 1 'no such package' env MILLET_THREADS=abc "$millet" run x -p y --threads 1
+expect 2 "variable MILLET_ISA must be one of portable, .*, not 'xyz'" env MILLET_ISA=xyz "$millet" inspect x
+expect 2 "variable MILLET_ENGINE must be one of plan, reference, not 'fast'" env MILLET_ENGINE=fast "$millet" run x -p y
 expect 2 '--threads must be a whole number from 1 to 64' "$millet" run x -p y --threads 0
 
 # Numbers mean the same in a locale with a decimal comma (when the system has one).

@@ -85,7 +85,16 @@ expect 1 "/nowhere: No such file" "$millet" run "$out" --raw-ids /nowhere
 expect 1 "fit the context of 2048 positions: ask for at most 2046" "$millet" run "$out" --raw-ids "$work/array" --max-new-tokens 2047
 expect 1 "no such package" "$millet" run /nowhere --prompt x
 expect 1 "neither a package" "$millet" run "$work" --prompt x
-expect 1 "but a checkpoint: millet convert" "$millet" run "$MILLET_SOURCE/models/tiny-qwen3.5" --prompt x
+tiny=$MILLET_SOURCE/models/tiny-qwen3.5
+expect 1 "tiny-qwen3.5: is a checkpoint; convert it first: millet convert $tiny -o OUT$" "$millet" run "$tiny" --prompt x
+expect 1 "is a file of the checkpoint $tiny; convert it first" "$millet" run "$tiny/config.json" --prompt x
+printf 'GGUF' >"$work/small.gguf"
+expect 1 "small.gguf: is a GGUF file; convert it first: millet convert $work/small.gguf -o OUT$" "$millet" run "$work/small.gguf" --prompt x
+expect 1 "is a part of $DEMO: give that$" "$millet" run "$DEMO/Tokenizer" --prompt x
+expect 1 "is a part of $DEMO/model.mlpackage: give that$" "$millet" run "$DEMO/model.mlpackage/Data/com.apple.CoreML" --prompt x
+mkdir "$work/hollow"
+expect 1 'neither a package .*: it is empty$' "$millet" run "$work/hollow" --prompt x
+expect 1 'no such package .*models are not fetched' "$millet" run Qwen/Qwen3-0.6B --prompt x
 expect 2 "not UTF-8" "$millet" run "$out" --prompt $'a\xff'
 printf 'a\xff' >"$work/latin"
 expect 1 "not UTF-8 at byte 1" "$millet" run "$out" --prompt-file "$work/latin"

@@ -247,7 +247,7 @@ static void test_import(void **state) {
     assert_false(convert_checkpoint(package, asset, &to, NULL, &e)); /* exists */
     e = (err){0};
     assert_false(convert_checkpoint(package, in_scratch("x"), &from, NULL, &e));
-    assert_non_null(strstr(e.msg, "is of format coreml already"));
+    assert_non_null(strstr(e.msg, "is a Core ML package already"));
     e = (err){0};
     to.quantize = "lut6";
     assert_false(convert_checkpoint(package, in_scratch("x"), &to, NULL, &e));
