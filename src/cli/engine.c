@@ -40,10 +40,11 @@ static int check_threads(const cli_args *a) {
 }
 
 static int check_variables(const cli_args *a) {
-    static const char *const engines[] = {"plan", "reference", NULL};
+    static const char *const engines[] = {"plan", "reference", NULL}, *const switches[] = {"0", "1", NULL};
     int code = check_threads(a);
     if (code == CLI_OK) code = check_words(a, "MILLET_ISA", kern_isas());
     if (code == CLI_OK) code = check_words(a, "MILLET_ENGINE", engines);
+    if (code == CLI_OK) code = check_words(a, "MILLET_PIN", switches);
     return code;
 }
 

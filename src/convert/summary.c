@@ -235,8 +235,8 @@ void job_summary(const job *j, str *s) {
     if (*j->tokenizer_files) str_printf(s, "  %s  %s\n", job_tokenizer_name(j), j->tokenizer_files);
     if (!j->n_variant) add_compression(j, s);
     add_notes(built, s, NOTE_SKIPPED, "tensor that is", "tensors that are", " not part of it", 8);
-    add_notes(built, s, NOTE_OVERFLOW, "value that overflows", "values that overflow",
-              " fp16, whose tensors are kept fp32", 16);
+    add_notes(built, s, NOTE_OVERFLOW, "value that overflows fp16, its tensor is",
+              "values that overflow fp16, their tensors are", " kept fp32", 16);
     add_notes(built, s, NOTE_VANISH, "value that vanishes", "values that vanish", " in fp16", 3);
     add_missing_tokenizer(j, s);
     add_warnings(built, s);
