@@ -267,7 +267,7 @@ static bool is_empty(const char *dir) {
     return empty;
 }
 
-/* "Qwen/Qwen3-0.6B", "qwen3:0.6b": a name of a registry. */
+/* "owner/name", "name:tag": a name of a registry. */
 static bool is_hub_name(const char *path) {
     const char *slash = strchr(path, '/'), *colon = strchr(path, ':');
     return *path != '/' && *path != '.' && (slash ? slash[1] && !strchr(slash + 1, '/') : colon != NULL);
