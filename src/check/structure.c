@@ -138,10 +138,9 @@ static bool compare_metadata(check_structure *r, str *failures, const char *path
     bool ok = artifact_locate(&p, a, path, NULL, e);
     const json *j = ok && p.metadata ? json_object_file(a, p.metadata, e) : NULL;
     ok = ok && (j || !p.metadata);
-    bool bundle = j && json_get(j, "metadata_version"); /* of Core AI: it states no digests */
     bool first =
         !strcmp(j ? artifact_name(p.metadata) : "", "metadata.json") && json_int(j, "format_version", 0) == 1;
-    if (ok && j && !first && !bundle) ok = check_manifest_run(&m, a, p.dir, NULL, check_go, w, e);
+    if (ok && j && !first) ok = check_manifest_run(&m, a, p.dir, NULL, check_go, w, e);
     r->checked_files = m.files;
     for (size_t i = 0; ok && i < m.n_bad; i++)
         str_printf(failures, "%s: %s: %s states %s, found %s\n", m.bad[i].file, m.bad[i].what, m.document,

@@ -54,4 +54,9 @@ uint64_t verify_weight_bytes(const coreml_package *p);
 /* --- manifest_set.c: all that metadata.json says about packages, states and table --- */
 
 bool verify_set(verify *v, bool (*keep_going)(void *ctx), void *ctx, err *e);
+
+/* --- manifest_bundle.c: metadata.json of a Core AI bundle, which has other members --- */
+
+/* False: its parts can't be found. */
+bool verify_bundle(verify *v, err *e);
 #endif

@@ -403,3 +403,9 @@ bool config_read(ckpt_config *c, arena *a, const char *dir, const ckpt_family *c
     }
     return ok;
 }
+
+bool ckpt_is_recurrent(const ckpt_config *c) {
+    for (int64_t i = 0; i < c->layers; i++)
+        if (c->linear_layer[i]) return true;
+    return false;
+}

@@ -58,4 +58,6 @@ bool config_read(ckpt_config *c, arena *a, const char *dir, const ckpt_family *c
 /* The same from the text of config.json. what: the file's name for errors. */
 bool config_parse(ckpt_config *c, arena *a, const char *what, const void *text, size_t n,
                   const ckpt_family *const *families, err *e);
+/* Whether some layer keeps a recurrent state. */
+bool ckpt_is_recurrent(const ckpt_config *c);
 #endif

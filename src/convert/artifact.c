@@ -24,23 +24,17 @@ bool job_report_written(job *j, uint64_t done, err *e) {
     return job_report(j, j->n_weight ? j->weight[j->at_weight].name : "", done, j->total_bytes, e);
 }
 
-typedef struct {
-    job *j;
-    uint64_t before; /* bytes of the files written so far */
-    err *e;
-} package_progress;
-
-static bool on_weights(void *ctx, uint64_t done, uint64_t total) {
-    package_progress *p = ctx;
+bool job_on_written(void *ctx, uint64_t done, uint64_t total) {
+    job_written *w = ctx;
     (void)total;
-    return job_report_written(p->j, p->before + done, p->e);
+    return job_report_written(w->j, w->before + done, w->e);
 }
 
 bool job_write_packages(job *j, err *e) {
     for (size_t i = 0; i < j->n_package; i++) {
         job_package *p = &j->package[i];
-        package_progress progress = {j, j->written_bytes, e};
-        coreml_write_options o = {.progress = on_weights, .ctx = &progress};
+        job_written w = {j, j->written_bytes, e};
+        coreml_write_options o = {.progress = job_on_written, .ctx = &w};
         if (j->graph_options.preset == PRESET_CHUNKS) o.max_weight_bytes = j->max_file_size;
         if (!coreml_write(job_staged(j, p->name), p->m, &o, e)) return false;
         j->written_bytes += p->weight_bytes;

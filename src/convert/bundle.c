@@ -17,18 +17,6 @@ static bool write_asset_metadata(const char *path, err *e) {
     return file_write(path, text, sizeof text - 1, e);
 }
 
-typedef struct {
-    job *j;
-    uint64_t done;
-    err *e;
-} written;
-
-static bool on_bytes(void *ctx, uint64_t bytes) {
-    written *w = ctx;
-    w->done += bytes;
-    return job_report_written(w->j, w->done < w->j->total_bytes ? w->done : w->j->total_bytes, w->e);
-}
-
 bool job_build_asset(job *j, err *e) {
     job_package *p = &j->package[0];
     quant_report report = {0};
@@ -42,17 +30,31 @@ bool job_build_asset(job *j, err *e) {
     return true;
 }
 
-bool asset_write(arena *a, const ai_tree *t, const char *dir, store_progress_fn *fn, void *ctx, err *e) {
+/* Bytes as they are written, as the share of all that is written. */
+typedef struct {
+    written_fn *fn;
+    void *ctx;
+    uint64_t done, total;
+} written;
+
+static bool on_bytes(void *ctx, uint64_t bytes) {
+    written *w = ctx;
+    w->done += bytes;
+    return !w->fn || w->fn(w->ctx, w->done < w->total ? w->done : w->total, w->total);
+}
+
+bool asset_write(arena *a, const ai_tree *t, const char *dir, written_fn *fn, void *ctx, err *e) {
     uint8_t digest[SHA256_BYTES];
-    return ai_tree_write(t, arena_printf(a, "%s/main.mlirb", dir), fn, ctx, digest, e) &&
+    written w = {fn, ctx, 0, ai_tree_resources(t)};
+    return ai_tree_write(t, arena_printf(a, "%s/main.mlirb", dir), on_bytes, &w, digest, e) &&
            file_write(arena_printf(a, "%s/main.hash", dir), digest, sizeof digest, e) &&
            write_asset_metadata(arena_printf(a, "%s/metadata.json", dir), e);
 }
 
 bool job_write_asset(job *j, err *e) {
     const char *dir = job_staged(j, j->package[0].name);
-    written w = {j, 0, e};
-    return file_make_dirs(dir, e) && asset_write(j->a, j->asset, dir, on_bytes, &w, e);
+    job_written w = {j, 0, e};
+    return file_make_dirs(dir, e) && asset_write(j->a, j->asset, dir, job_on_written, &w, e);
 }
 
 /* What each state is: keys and values grow, the others have a fixed size. */

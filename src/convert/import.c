@@ -45,21 +45,9 @@ static bool refuse_options(const convert_options *o, err *e) {
     return true;
 }
 
-typedef struct {
-    const convert_options *o;
-    uint64_t done, total;
-} progress;
-
-static bool on_bytes(void *ctx, uint64_t bytes) {
-    progress *p = ctx;
-    p->done += bytes;
-    return !p->o->progress ||
-           p->o->progress(p->o->ctx, "", p->done < p->total ? p->done : p->total, p->total, 0, 1);
-}
-
-static bool on_weights(void *ctx, uint64_t done, uint64_t total) {
-    progress *p = ctx;
-    return !p->o->progress || p->o->progress(p->o->ctx, "", done, total, 0, 1);
+static bool on_written(void *ctx, uint64_t done, uint64_t total) {
+    const convert_options *o = ctx;
+    return !o->progress || o->progress(o->ctx, "", done, total, 0, 1);
 }
 
 static bool write_asset(arena *a, const coreml_package *p, const char *dir, const convert_options *o,
@@ -67,17 +55,15 @@ static bool write_asset(arena *a, const coreml_package *p, const char *dir, cons
     if (!p->model->program)
         return err_set(e, ERR_UNSUPPORTED, "a pipeline of several models has no counterpart in Core AI");
     const ai_tree *t = ai_from_program(a, p->model->program, ASSET_PRODUCER, e);
-    progress done = {o, 0, t ? ai_tree_resources(t) : 0};
-    return t && asset_write(a, t, dir, on_bytes, &done, e);
+    return t && asset_write(a, t, dir, on_written, (void *)o, e);
 }
 
 static bool write_package(const coreml_package *p, const char *dir, const convert_options *o, err *e) {
-    progress done = {o, 0, 0};
     coreml_model m = *p->model;
     m.spec = 9;
     for (size_t i = 0; i < m.program->n_func; i++) m.program->func[i]->spec = 9;
     return coreml_verify(&m, NULL, NULL, e) &&
-           coreml_write(dir, &m, &(coreml_write_options){.progress = on_weights, .ctx = &done}, e);
+           coreml_write(dir, &m, &(coreml_write_options){.progress = on_written, .ctx = (void *)o}, e);
 }
 
 bool convert_program(const char *from, const char *out, const convert_options *o, str *summary, err *e) {

@@ -135,7 +135,8 @@ void job_list_weights(job *j, const job_package *p);
 /* bundle.c: the same of format coreai. */
 #define ASSET_PRODUCER "millet " MILLET_VERSION
 /* The files of an asset in an existing directory. */
-bool asset_write(arena *a, const ai_tree *t, const char *dir, store_progress_fn *fn, void *ctx, err *e);
+typedef bool written_fn(void *ctx, uint64_t done, uint64_t total); /* bytes; false stops */
+bool asset_write(arena *a, const ai_tree *t, const char *dir, written_fn *fn, void *ctx, err *e);
 const char *job_asset_name(const job *j);
 bool job_build_asset(job *j, err *e);
 bool job_write_asset(job *j, err *e);
@@ -146,6 +147,13 @@ bool job_write_bundle_metadata(job *j, err *e);
 bool job_report(const job *j, const char *tensor, uint64_t done, uint64_t total, err *e);
 /* The same while files are written: done bytes of all files. */
 bool job_report_written(job *j, uint64_t done, err *e);
+/* The same of one file, as writers call it; ctx is a job_written. */
+typedef struct {
+    job *j;
+    uint64_t before; /* bytes of the files written so far */
+    err *e;
+} job_written;
+bool job_on_written(void *ctx, uint64_t done, uint64_t total);
 const char *job_staged(const job *j, const char *name); /* path of OUT/name in the staging directory */
 bool job_write_packages(job *j, err *e);
 /* Lists their files, with digests. */

@@ -20,10 +20,7 @@ const char *job_kv_name(const job *j) {
 }
 
 static bool is_recurrent(const job *j) {
-    const ckpt_config *c = checkpoint_config(j->c);
-    for (int64_t i = 0; i < c->layers; i++)
-        if (c->linear_layer[i]) return true;
-    return false;
+    return ckpt_is_recurrent(checkpoint_config(j->c));
 }
 
 const char *job_state_name(const job *j) {

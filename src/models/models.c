@@ -129,11 +129,9 @@ static void describe(graph *g) {
 }
 
 static bool check_prefill(const ckpt_config *c, const models_options *o, err *e) {
-    bool recurrent = false;
-    for (int64_t i = 0; i < c->layers; i++) recurrent |= c->linear_layer[i];
     if (o->n_prefill && o->preset == PRESET_SINGLE)
         return err_set(e, ERR_USAGE, "prefill functions are for preset chunks");
-    if (o->n_prefill && o->preset == PRESET_PIPELINED && !recurrent)
+    if (o->n_prefill && o->preset == PRESET_PIPELINED && !ckpt_is_recurrent(c))
         return err_set(e, ERR_USAGE, "prefill: function main of this model takes any number of tokens");
     if (o->n_prefill > MODELS_MAX_PREFILL)
         return err_set(e, ERR_USAGE, "%zu prefill sizes: expected up to %d", o->n_prefill,

@@ -89,7 +89,17 @@ shows 'weight [0-9]+, fp16\[[0-9,]+\]: 1 elements differ'
 cp -r "$work/bundle" "$work/odd"
 sed -i 's/"max_context_length":[0-9]*/"max_context_length":"x"/' "$work/odd/metadata.json"
 expect 1 'metadata.json: language.max_context_length: expected a number from 1' "$millet" run "$work/odd" --prompt a
-expect 1 'inspect --verify' "$millet" verify-manifest "$work/bundle"
+expect 0 '' "$millet" verify-manifest "$work/bundle" --against "$model"
+shows '^metadata.json: 1 package, .* all as stated$'
+rm -rf "$work/odd" && cp -r "$work/bundle" "$work/odd"
+printf x >"$work/odd/tiny-qwen3.5.aimodel/main.hash"
+sed -i 's/"recState":"fixed"/"recState":"kv_cache"/; s/"max_context_length":2047/"max_context_length":100/; s/"vocab_size":4096/"vocab_size":4000/g' "$work/odd/metadata.json"
+expect 1 '' "$millet" verify-manifest "$work/odd"
+shows 'tiny-qwen3.5.aimodel: main.hash: expected the SHA-256 of main.mlirb'
+shows 'tiny-qwen3.5.aimodel: recState: expected kv_cache, found fixed'
+shows 'tiny-qwen3.5.aimodel: vocab_size: expected 4000, found 4096'
+shows 'metadata.json: stop_ids: expected ids below 4000, found 4063'
+expect 0 '' "$millet" verify-manifest "$case/tiny_none"
 expect 0 '' "$millet" inspect "$work/bundle" --verify
 expect 0 '' "$millet" convert "$work/bundle/tiny-qwen3.5.aimodel" -o "$work/back.mlpackage" -q
 expect 0 '' "$millet" inspect "$work/back.mlpackage" --verify

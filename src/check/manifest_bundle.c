@@ -1,0 +1,88 @@
+/* metadata.json of a Core AI bundle, against its asset and tokenizer. It states no digests; the asset has its
+ * own, main.hash. */
+#include "base/file.h"
+#include "check/verify.h"
+#include "coreai/asset.h"
+#include "generate/artifact.h"
+#include "generate/lm.h"
+#include "generate/pattern.h"
+#include <string.h>
+
+/* main.hash, and the program by it. */
+static void verify_hash(verify *v, const char *name) {
+    err e = {0};
+    bool absent = false;
+    ai_asset *x = ai_asset_open(arena_printf(v->a, "%s/%s", v->dir, name), &e);
+    v->r->statements++;
+    if (!x) {
+        verify_fail(v, name, "asset", "one that can be read", e.msg);
+        return;
+    }
+    v->r->packages++;
+    v->r->files += 1;
+    v->r->bytes += x->code.size;
+    if (!ai_asset_check_hash(x, &absent, &e))
+        verify_fail(v, name, "main.hash", "the SHA-256 of main.mlirb", "another");
+    if (absent) verify_fail(v, name, "main.hash", "the SHA-256 of main.mlirb", "nothing");
+    ai_asset_close(x);
+}
+
+/* A state is a cache by its name, or of a fixed size. */
+static const char *kind_of(const description *d, const char *state) {
+    for (size_t i = 0; i < d->n_cache; i++)
+        if (pattern_fits(d->cache[i].pattern, state, NULL)) return "kv_cache";
+    return "fixed";
+}
+
+static void verify_states(verify *v, const char *name, const json *language, const lm *m) {
+    const json *states = json_get(language, "states");
+    const coreml_function *f = coreml_function_find(rt_model_coreml(m->model[0]), m->form.function);
+    if (!states || !f) return; /* it may be left out */
+    for (size_t i = 0; i < f->n_state; i++)
+        verify_text(v, name, states, f->state[i].name, kind_of(m->form.d, f->state[i].name));
+    JSON_EACH(s, states) {
+        size_t i = 0;
+        while (i < f->n_state && strcmp(f->state[i].name, s->key)) i++;
+        if (i == f->n_state) verify_fail(v, name, "state", s->key, "nothing");
+    }
+}
+
+static void verify_language(verify *v, const char *name) {
+    const json *language = verify_member(v, v->j, "language", JSON_OBJECT);
+    err e = {0};
+    lm *m = lm_open(v->dir, NULL, &e);
+    if (!m) {
+        verify_fail(v, name, "bundle", "one that can generate", e.msg);
+        return;
+    }
+    verify_int(v, name, language, "vocab_size", m->form.vocab);
+    verify_int(v, name, language, "max_context_length", m->form.context);
+    verify_states(v, name, language, m);
+    bool embedded = json_int(language, "embedded_tokenizer", 1) != 0;
+    if (embedded && !m->text) verify_fail(v, "tokenizer", "embedded_tokenizer", "a tokenizer", "nothing");
+    lm_close(m);
+}
+
+/* Each an id of the vocabulary. */
+static void verify_ends(verify *v) {
+    const json *ids = json_get(v->j, "stop_ids");
+    int64_t vocab = json_int(json_get(v->j, "language"), "vocab_size", INT32_MAX);
+    JSON_EACH(i, ids) {
+        v->r->statements++;
+        if (i->kind != JSON_INT || i->i < 0 || i->i >= vocab)
+            verify_fail(v, v->r->document, "stop_ids", arena_printf(v->a, "ids below %lld", (long long)vocab),
+                        i->kind == JSON_INT ? arena_printf(v->a, "%lld", (long long)i->i) : "none");
+    }
+}
+
+bool verify_bundle(verify *v, err *e) {
+    artifact_paths p;
+    if (!artifact_locate(&p, v->a, v->dir, NULL, e)) return false;
+    const char *name = artifact_name(p.package[0]);
+    verify_text(v, v->r->document, v->j, "kind", "llm");
+    verify_member(v, v->j, "name", JSON_STRING);
+    verify_hash(v, name);
+    verify_language(v, name);
+    verify_ends(v);
+    return true;
+}
