@@ -26,6 +26,7 @@ static inline void npz_header(npz_array *a, const char *text) {
     ir_dtype d = !strncmp(descr, "<f4", 3)   ? DT_FP32
                  : !strncmp(descr, "<f2", 3) ? DT_FP16
                  : !strncmp(descr, "<i4", 3) ? DT_INT32
+                 : !strncmp(descr, "<f8", 3) ? DT_FP64
                                              : DT_INT64;
     a->type = ir_scalar(d);
     for (const char *p = shape + 10; *p && *p != ')';) {

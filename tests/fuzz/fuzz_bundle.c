@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (!top[0]) {
         const char *root = getenv("TMPDIR");
         snprintf(top, sizeof top, "%.50s/millet-fuzz-XXXXXX", root && *root ? root : "/tmp");
-        must(mkdtemp(top) != NULL);
+        must(mkdtemp(top) != NULL && !setenv("MILLET_THREADS", "1", 0));
         atexit(clean);
     }
     char dir[100];
