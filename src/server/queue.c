@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#define NAP 0.05 /* seconds, where all that run wait for their clients */
+#define NAP    0.05 /* seconds, where all that run wait for their clients */
+#define ANSWER 2    /* milliseconds that a client's machine has to say that it has left, once */
 
 typedef struct {
     decoder *d;       /* NULL: not made yet */
@@ -171,9 +172,15 @@ static bool check_job(queue *q, job *j, double now, api_error *e) {
     return true;
 }
 
+/* Waits so many milliseconds, so that no further token is made for one that has left. */
+static void try_client(stream *s, int patience) {
+    struct pollfd fd = {stream_socket(s), 0, 0};
+    if (stream_probe(s) && poll(&fd, 1, patience) > 0) stream_abandon(s);
+}
+
 /* Requests of clients that have gone are abandoned. One that only closed its side of the connection may be
  * waiting for its answer, or have left: it is tried. */
-static void look(job *const *list, size_t n) {
+static void look(job *const *list, size_t n, int patience) {
     struct pollfd fd[64];
     for (size_t at = 0; at < n; at += 64) {
         size_t k = n - at < 64 ? n - at : 64;
@@ -184,7 +191,7 @@ static void look(job *const *list, size_t n) {
             if (fd[i].fd >= 0 && fd[i].revents & ~POLLRDHUP)
                 stream_abandon(list[at + i]->out);
             else if (fd[i].fd >= 0 && fd[i].revents)
-                stream_probe(list[at + i]->out);
+                try_client(list[at + i]->out, patience);
     }
 }
 
@@ -198,7 +205,7 @@ static void check_running(queue *q) {
         while (t && k < n && list[k] != t->job) k++;
         if (t && k == n) list[n++] = t->job;
     }
-    look(list, n);
+    look(list, n, ANSWER);
     for (size_t i = 0; i < n; i++) {
         api_error e = {0};
         if (check_job(q, list[i], now, &e)) continue;
@@ -221,7 +228,7 @@ static void check_waiting(queue *q) {
     q->n_waiting = 0;
     for (job *j = list, *next; j; j = next) {
         next = j->next;
-        look(&j, 1);
+        look(&j, 1, 0);
         bool cut = stopping && !j->started;
         if (!j->over && !cut && !stream_gone(j->out) &&
             !(q->o.time_limit && now - j->arrived > q->o.time_limit)) {

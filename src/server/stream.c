@@ -104,12 +104,12 @@ static void send_interim(stream *s) {
     s->gone |= n != (ssize_t)sizeof text - 1 && !(n < 0 && errno == EAGAIN);
 }
 
-void stream_probe(stream *s) {
+bool stream_probe(stream *s) {
     pthread_mutex_lock(&s->lock);
-    bool begun = s->status, can = !begun ? s->sleeping : s->events;
+    bool tried = false, begun = s->status, can = !begun ? s->sleeping : s->events;
     if (!s->interim && !begun) s->gone = true;
     if (!s->gone && !s->probed && can && !s->ended && s->socket >= 0) {
-        s->probed = true;
+        s->probed = tried = true;
         if (begun)
             str_adds(&s->out, ":\n\n");
         else
@@ -118,6 +118,7 @@ void stream_probe(stream *s) {
     }
     if (s->gone) wake(s);
     pthread_mutex_unlock(&s->lock);
+    return tried;
 }
 
 void stream_label(stream *s, const char *id, const str *settings) {

@@ -37,8 +37,9 @@ void stream_abandon(stream *s);
 /* The client sends no more. Whether it still reads shows when something is sent to it: once, an interim
  * answer
  * ("100 Continue", which says nothing) before the head, a comment among events. Who has gone resets the
- * connection then. One that knows no interim answers (HTTP/1.0) is taken to have gone. */
-void stream_probe(stream *s);
+ * connection then. One that knows no interim answers (HTTP/1.0) is taken to have gone. True: it is under way.
+ */
+bool stream_probe(stream *s);
 /* What the head is to say of the request: the job's id, and the sampling that applies. Before stream_head().
  */
 void stream_label(stream *s, const char *id, const str *settings);
