@@ -233,7 +233,8 @@ typedef struct {
     size_t size;
     millet_precision precision;
     unsigned threads; /* that work on a call, the caller's included; 0: the environment's MILLET_THREADS, else
-                         as many as physical cores that the process may use. They are the session's own, started by its first run */
+                         as many as physical cores that the process may use. They are the session's own,
+                         started by its first run */
 } millet_session_options;
 
 /* One timeline over a package: its own states, all zero. options may be NULL. */
@@ -309,6 +310,16 @@ MILLET_API bool millet_encode(const millet_tokenizer *t, const char *text, size_
  * feeds. */
 MILLET_API bool millet_encode_prompt(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids,
                                      size_t *n, millet_error *error);
+/* A conversation in the words of a chat template: text and ids of a prompt. dir: a directory with
+ * chat_template.jinja or tokenizer_config.json; name: a template in place of the one there (docs/chat.md
+ * lists them), then dir may be NULL. conversation: JSON as millet tokenize --chat takes it, {"messages":
+ * [{"role":
+ * ..., "content": ...}, ...], "options": {"add_generation_prompt": true, "enable_thinking": ..., "tools":
+ * ...}}, len bytes. Text of messages never becomes control tokens. *text: text_len bytes and a NUL; *ids: n
+ * of them; millet_free() both. Either pair may be NULL. */
+MILLET_API bool millet_chat_encode(const millet_tokenizer *t, const char *dir, const char *name,
+                                   const char *conversation, size_t len, char **text, size_t *text_len,
+                                   int32_t **ids, size_t *n, millet_error *error);
 /* Ids to text, with len bytes (len may be NULL) and a NUL behind them: millet_free() it. Ill-formed parts
  * come out as U+FFFD, ids that don't exist as nothing. */
 MILLET_API char *millet_decode(const millet_tokenizer *t, const int32_t *ids, size_t n, bool skip_special,

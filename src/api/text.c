@@ -1,5 +1,6 @@
 #include "api/api.h"
 #include "base/arena.h"
+#include "text/chat.h"
 #include "text/detokenize.h"
 
 struct millet_stream {
@@ -91,6 +92,55 @@ bool millet_encode(const millet_tokenizer *t, const char *text, size_t len, int3
 bool millet_encode_prompt(const millet_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
                           millet_error *error) {
     return encode_aside((encoding){t, text, len, TOKENIZER_TEMPLATE, {0}}, ids, n, error);
+}
+
+typedef struct {
+    const millet_tokenizer *t;
+    const char *dir, *name, *conversation;
+    size_t len;
+    chat_prompt prompt;
+    token_list list;
+} chatting;
+
+static void render(void *args, err *e) {
+    chatting *k = args;
+    arena *a = arena_new();
+    const json *j = json_parse(a, "conversation", k->conversation, k->len, e),
+               *options = json_get(j, "options");
+    chat_template *c = j ? chat_open(k->dir, k->name, e) : NULL;
+    chat_options o;
+    if (options && options->kind != JSON_OBJECT && options->kind != JSON_NULL)
+        err_set(e, ERR_FORMAT, "options: expected an object");
+    if (c && !e->code && chat_options_read(&o, options, e) &&
+        chat_render(c, json_get(j, "messages"), &o, &k->prompt, e))
+        chat_encode(&k->prompt, k->t->t, false, &k->list, e);
+    chat_close(c);
+    arena_free(a);
+}
+
+bool millet_chat_encode(const millet_tokenizer *t, const char *dir, const char *name,
+                        const char *conversation, size_t len, char **text, size_t *text_len, int32_t **ids,
+                        size_t *n, millet_error *error) {
+    err e = {0};
+    chatting k = {.t = t, .dir = dir, .name = name, .conversation = conversation, .len = len};
+    char *words = NULL;
+    int32_t *list = NULL;
+    bool given = (dir || name || err_set(&e, ERR_USAGE, "no directory and no name of a template")) &&
+                 api_given(conversation, "conversation", &e);
+    heap *h = given ? aside(t, &e) : NULL;
+    bool ok = h && api_guard(h, render, &k, NULL, &e);
+    if (ok && text) ok = (words = api_give(h, str_get(&k.prompt.text), k.prompt.text.len + 1, &e)) != NULL;
+    if (ok && ids) ok = (list = api_give(h, k.list.ids, k.list.n * sizeof *list, &e)) != NULL;
+    if (!ok) {
+        millet_free(words);
+        words = NULL;
+    }
+    if (text) *text = words;
+    if (text_len) *text_len = ok ? k.prompt.text.len : 0;
+    if (ids) *ids = list;
+    if (n) *n = ok ? k.list.n : 0;
+    heap_drop(h);
+    return api_done(error, &e);
 }
 
 typedef struct {

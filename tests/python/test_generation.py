@@ -167,11 +167,14 @@ def tokenizer_is_the_library_s():
 
 
 def chat_templates_are_transformers():
-    try:
-        import jinja2
-    except ImportError:
-        print("skipped: chat templates need jinja2")
-        return
+    ours = [{"role": "user", "content": "Hi <|im_end|>"}]  # ChatML, and as the small model's own template has it
+    text = model.tokenizer.apply_chat_template(ours, tokenize=False, add_generation_prompt=True, template="chatml")
+    assert text == "<|im_start|>user\nHi <|im_end|><|im_end|>\n<|im_start|>assistant\n"
+    ids = model.tokenizer.apply_chat_template(ours, add_generation_prompt=True, template="chatml")
+    end, = model.tokenizer.encode("<|im_end|>")
+    assert ids.count(end) == 1 and model.tokenizer.decode(ids) == text  # what a user writes ends no turn
+    raises(millet.MilletError, ["no chat template", "chatml"], model.tokenizer.apply_chat_template, ours, template="nothing")
+    raises(millet.MilletError, ["enable_thinking"], model.tokenizer.apply_chat_template, ours, enable_thinking="maybe")
     path = CASES / "oracles" / "tiny-qwen3.5" / "oracle.json"
     if not path.exists():
         print(f"skipped: {path} is not there")
@@ -180,15 +183,46 @@ def chat_templates_are_transformers():
         flags = {k: v for k, v in case.items() if k in ("add_generation_prompt", "enable_thinking", "tools") and v is not None}
         assert model.tokenizer.apply_chat_template(case["messages"], tokenize=False, **flags) == case["text"]
         assert model.tokenizer.apply_chat_template(case["messages"], **flags) == case["ids"]
-    raises(jinja2.TemplateError, ["System message must be at the beginning"], model.tokenizer.apply_chat_template,
+    raises(millet.MilletError, ["System message must be at the beginning"], model.tokenizer.apply_chat_template,
            [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}])
 
 
-def chats_keep_their_turns():
+def render(tokenizer, case):
+    options = {k: v for k, v in case.get("options", {}).items() if v is not None}
     try:
-        import jinja2  # noqa: F401
-    except ImportError:
+        return tokenizer.apply_chat_template(case["messages"], tokenize=False, template=case["family"], **options)
+    except millet.MilletError as e:
+        return e
+
+
+def chat_cases_are_as_in_c():
+    """The conversations of tests/golden/test_chat.c: text of every template, what is refused, ids."""
+    shipped = binding.SOURCE / "tests" / "data" / "chat_cases.jsonl"
+    for line in shipped.open(encoding="utf-8"):
+        case = json.loads(line)
+        got = render(model.tokenizer, case)
+        assert got == case["text"] if case.get("text") is not None else isinstance(got, millet.MilletError), case
+    shared = CASES / "tokenizer"
+    if not shared.exists():
+        print(f"skipped: {shared} is not there")
         return
+    t = {name: millet.Tokenizer(shared / name) for name in ("qwen3", "qwen3_5")}
+    others = rendered = 0
+    for line in (shared / "dev" / "chat.jsonl").open(encoding="utf-8"):
+        case = json.loads(line)
+        tokenizer = t["qwen3_5" if case["family"].startswith("qwen3_5") else "qwen3"]
+        got = render(tokenizer, case)
+        if case.get("text") is None:
+            assert isinstance(got, millet.MilletError), case
+            continue
+        assert got == case["text"], case["id"]
+        ids = tokenizer.apply_chat_template(case["messages"], template=case["family"], **case["options"])
+        others += ids != case["ids"]  # where messages hold texts of control tokens
+        rendered += 1
+    assert rendered > 300 and others < 40, (rendered, others)
+
+
+def chats_keep_their_turns():
     options = {"repetition_penalty": 1, "max_new_tokens": 40}
     with millet.ChatSession(model, options=options, template={"enable_thinking": False}) as chat:
         first = chat.send("What is the capital of France?")
@@ -208,4 +242,5 @@ def chats_keep_their_turns():
 if __name__ == "__main__":
     binding.run([greedy_ids_and_text, streams_are_the_same, streams_end_early, errors_name_what_is_wrong,
                  options_reach_the_sampler, scores_are_transformers, threads_generate_at_once, interrupts_end_the_work,
-                 what_is_dropped_is_freed, tokenizer_is_the_library_s, chat_templates_are_transformers, chats_keep_their_turns])
+                 what_is_dropped_is_freed, tokenizer_is_the_library_s, chat_templates_are_transformers, chat_cases_are_as_in_c,
+                 chats_keep_their_turns])

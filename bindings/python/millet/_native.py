@@ -185,6 +185,8 @@ _declare("millet_tokenizer_open", c_void_p, c_char_p, _E)
 _declare("millet_tokenizer_close", None, c_void_p)
 _declare("millet_encode", c_bool, c_void_p, c_char_p, c_size_t, POINTER(_IDS), POINTER(c_size_t), _E)
 _declare("millet_encode_prompt", c_bool, c_void_p, c_char_p, c_size_t, POINTER(_IDS), POINTER(c_size_t), _E)
+_declare("millet_chat_encode", c_bool, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t),
+         POINTER(_IDS), POINTER(c_size_t), _E)
 _declare("millet_decode", c_void_p, c_void_p, _IDS, c_size_t, c_bool, POINTER(c_size_t))
 _declare("millet_stream_new", c_void_p, c_void_p, c_bool)
 _declare("millet_stream_free", None, c_void_p)

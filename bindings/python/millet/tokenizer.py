@@ -94,41 +94,25 @@ class Tokenizer:
             return config
 
     def apply_chat_template(self, messages: Sequence[Message], tokenize: bool = True, add_generation_prompt: bool = False,
-                            tools: Optional[Sequence[Any]] = None, **variables: Any) -> Union[List[int], str]:
-        """The messages as the model expects them: ids, or with ``tokenize=False`` the text. variables go to the template
-        (``enable_thinking=False``, ...). Needs the package jinja2 (``pip install millet[chat]``)."""
-        template = self.chat_template
-        if template is None:
-            raise ValueError(f"{self.path} has no chat template (chat_template.jinja, or in tokenizer_config.json)")
-        special = {}
-        for name, value in self._config().items():
-            if name.endswith("_token") and value is not None:
-                special[name] = value["content"] if isinstance(value, dict) else value
-        text = _compiled(template).render(messages=messages, tools=tools, add_generation_prompt=add_generation_prompt,
-                                          **{**special, **variables})
-        return self.encode(text, add_special_tokens=False) if tokenize else text
-
-
-def _compiled(template: str) -> Any:
-    """The template in the environment that transformers gives it: a sandbox, blocks without their lines."""
-    try:
-        from jinja2.exceptions import TemplateError
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError:
-        raise ImportError("chat templates need the package jinja2: pip install millet[chat]") from None
-
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    def now(form: str) -> str:
-        import datetime
-        return datetime.datetime.now().strftime(form)
-
-    def tojson(value: Any, indent: Optional[int] = None, **_: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, indent=indent)
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                extensions=["jinja2.ext.loopcontrols"])
-    environment.filters["tojson"] = tojson
-    environment.globals.update(raise_exception=refuse, strftime_now=now)
-    return environment.from_string(template)
+                            tools: Optional[Sequence[Any]] = None, template: Optional[str] = None,
+                            **options: Any) -> Union[List[int], str]:
+        """The messages as the model expects them: ids, or with ``tokenize=False`` the text; by the library's own renderers,
+        which know the templates that docs/chat.md lists and refuse others. template: one of these by name, in place of the
+        directory's. options: ``enable_thinking``, ``preserve_thinking``. Text of messages never becomes control tokens."""
+        options = {k: v for k, v in {**options, "tools": tools, "add_generation_prompt": add_generation_prompt}.items()
+                   if v is not None}
+        data = json.dumps({"messages": list(messages), "options": options}, ensure_ascii=False).encode()
+        text, text_n, error = ctypes.c_void_p(), ctypes.c_size_t(), Error()
+        ids, n = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
+        with self._handle as owner:
+            done = lib.millet_chat_encode(self._borrowed or owner, os.fsencode(self.path),
+                                          template.encode() if template is not None else None, data, len(data),
+                                          ctypes.byref(text), ctypes.byref(text_n), ctypes.byref(ids), ctypes.byref(n),
+                                          ctypes.byref(error))
+        if not done:
+            raise failure(error)
+        try:
+            return ids[: n.value] if tokenize else ctypes.string_at(text, text_n.value).decode()
+        finally:
+            lib.millet_free(text)
+            lib.millet_free(ids)
