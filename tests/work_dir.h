@@ -20,7 +20,7 @@ static int remove_work_dir(void **s) {
 }
 
 /* The path of a name below it; holds for three further calls. */
-static const char *in_work(const char *name) {
+static inline const char *in_work(const char *name) {
     static char path[4][300];
     static int turn;
     char *p = path[turn++ % 4];

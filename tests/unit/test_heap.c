@@ -4,6 +4,10 @@
 #include "counted.h"
 #include "test.h"
 
+#ifdef __SANITIZE_THREAD__
+extern bool heap_seen; /* heap.c */
+#endif
+
 static heap *new_heap(counted *c) {
     *c = (counted){.left = -1};
     heap *h = heap_new(NULL, &(heap_hooks){.alloc = counted_take, .free = counted_give, .ctx = c});
@@ -154,6 +158,9 @@ static void the_log_is_the_heaps(void **state) {
 }
 
 int main(void) {
+#ifdef __SANITIZE_THREAD__
+    heap_seen = true;
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_heap_counts_and_drops),
         cmocka_unit_test(no_memory_ends_a_guard),
