@@ -39,6 +39,23 @@ def run(asset, ids, cuts, first=0, seeds={}, blocks=()):
         return dict(np.load(target))
 
 
+def own(asset, ids, work):
+    """millet's logits for single tokens, in its default mode."""
+    n, head, data, calls = len(ids), {}, b"", []
+    for i in range(n):
+        for name, values in (("input_ids", [ids[i]]), ("position_ids", range(i + 1))):
+            raw = np.array(values, np.int32).tobytes()
+            head[f"{name}{i}"] = {"dtype": "I32", "shape": [1, len(raw) // 4], "data_offsets": [len(data), len(data) + len(raw)]}
+            data += raw
+        calls.append({"state": "a", "inputs": {name: f"{name}{i}" for name in ("input_ids", "position_ids")}})
+    text = json.dumps(head).encode()
+    (work / "own.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    (work / "own.json").write_text(json.dumps({"tensors": "own.safetensors", "calls": calls}))
+    subprocess.run([millet, "predict", asset, "--calls", work / "own.json", "-o", work / "out.safetensors"], check=True)
+    got = tensors(work / "out.safetensors")
+    return np.stack([got[f"call{i}.out.logits"].reshape(-1).astype(np.float32) for i in range(n)])
+
+
 def check(ok, text):
     print(("ok      " if ok else "FAILED  ") + text, flush=True)
     if not ok:
@@ -75,6 +92,11 @@ def gate(model, work):
             print(f"        {name}", flush=True)
         else:
             check(same == clear and (bound is None or error <= bound), name + (f" (bound {bound:g})" if bound else ""))
+        ours = float(np.abs(own(asset, ids, work) - want).max())
+        if scheme == "none":  # transformers' own fp32 rounding is about 1e-5
+            check(ours <= max(error, 2e-5), f"{model} {scheme} {precision}: millet's within {ours:.2g}")
+        else:
+            print(f"        {model} {scheme}: millet's within {ours:.2g}", flush=True)
         if precision == "float32":
             kept = got
             if not recurrent:  # calls of several tokens give what single ones give
