@@ -262,7 +262,7 @@ static void what_fp16_does_to_values_is_counted(void **s) {
     assert_true(convert_here(&w, 64, &summary, &e));
     assert_non_null(strstr(summary.s, "2 values that overflow fp16, their tensors are kept fp32: "
                                       "model.layers.0.self_attn.o_proj.weight (2)"));
-    assert_non_null(strstr(summary.s, "1 values that vanish in fp16: model.embed_tokens.weight (1)"));
+    assert_non_null(strstr(summary.s, "1 value that vanishes in fp16: model.embed_tokens.weight (1)"));
     char path[300];
     snprintf(path, sizeof path, "%s/metadata.json", out);
     arena *a = arena_new();
