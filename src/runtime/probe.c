@@ -38,19 +38,42 @@ static double mask_value(const ir_type *t, int64_t i, int64_t position) {
     return i % columns <= position + i / columns % rows ? 0 : (double)-INFINITY;
 }
 
-static rt_tensor made_up(arena *a, const coreml_feature *f, int64_t position) {
-    rt_tensor t = {f->name, f->type, NULL};
-    int64_t n = ir_type_count(&f->type);
+/* The most integers that an input of the function is declared to have side by side: its tokens. */
+static int64_t tokens_of(const coreml_function *f) {
+    int64_t most = 1;
+    for (size_t i = 0; i < f->n_in; i++) {
+        const ir_type *t = &f->in[i].type;
+        bool ints = t->rank && !f->in[i].other && !dtype_is_float((ir_dtype)t->dtype);
+        if (ints && t->dim[t->rank - 1] > most) most = t->dim[t->rank - 1];
+    }
+    return most;
+}
+
+/* The size of an input, which may be open (then the declared one is the least): as many positions as tokens.
+ */
+static ir_type size_of(const coreml_feature *f, int64_t tokens) {
+    ir_type t = f->type;
+    int last = t.rank - 1;
+    bool open = f->range && last >= 0 && f->range[last].lower != f->range[last].upper;
+    if (open && !dtype_is_float((ir_dtype)t.dtype) && t.dim[last] < tokens &&
+        (f->range[last].upper < 0 || tokens <= f->range[last].upper))
+        t.dim[last] = tokens;
+    return t;
+}
+
+static rt_tensor made_up(arena *a, const coreml_feature *f, int64_t tokens, int64_t position) {
+    rt_tensor t = {f->name, size_of(f, tokens), NULL};
+    int64_t n = ir_type_count(&t.type);
     ir_dtype d = (ir_dtype)f->type.dtype;
     bool mask = strstr(f->name, "mask");
     uint32_t seed = 1;
-    void *data = arena_alloc(a, (size_t)ir_type_bytes(&f->type) + 8);
+    void *data = arena_alloc(a, (size_t)ir_type_bytes(&t.type) + 8);
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         double random = (double)(seed >> 8) / (1 << 23) - 1;
         put(data, i, d,
             !dtype_is_float(d) ? (double)(position + i)
-            : mask             ? mask_value(&f->type, i, position)
+            : mask             ? mask_value(&t.type, i, position)
                                : random);
     }
     t.data = data;
@@ -70,7 +93,8 @@ typedef struct {
     arena *a;
     kernel_row *row;
     size_t n, cap, steps;
-    double all, slow, plain, call[2]; /* seconds; call: of a call without clocks in its steps, least and median */
+    double all, slow, plain,
+        call[2]; /* seconds; call: of a call without clocks in its steps, least and median */
 } table;
 
 static kernel_row *row_of(table *t, const char *name, bool slow) {
@@ -163,7 +187,7 @@ static bool probe(str *out, const rt_model *m, const coreml_function *f, int64_t
     rt_tensor *in = ARENA_ARRAY(a, rt_tensor, f->n_in + 1);
     for (size_t i = 0; i < f->n_in; i++)
         if (!f->in[i].optional && !f->in[i].other && ir_type_count(&f->in[i].type) > 0)
-            in[c.n_in++] = made_up(a, &f->in[i], position);
+            in[c.n_in++] = made_up(a, &f->in[i], tokens_of(f), position);
     c.in = in;
     rt_session *s = rt_session_new(m, RT_FAST, e);
     table t = {.a = a};

@@ -6,9 +6,9 @@
 #include "runtime/model.h"
 
 /* Appends a paragraph for each function of m (of a pipeline: for the whole). Inputs have their declared sizes
- * and say what they would at this position: integers count from there; floats with "mask" in their name let
- * row r see the positions up to position + r, or choose the one at hand where they are a column; others are
- * random numbers in
+ * (integers of open size as many as the function has tokens) and say what they would at this position:
+ * integers count from there; floats with "mask" in their name let row r see the positions up to position + r,
+ * or choose the one at hand where they are a column; others are random numbers in
  * [-1, 1). States begin as zeros and go on from run to run. */
 bool rt_probe(str *out, const rt_model *m, int64_t position, err *e);
 #endif

@@ -72,6 +72,8 @@ shows '^structure .* [1-9][0-9.]* MB of weights;'
 # Blocks of a prompt go through prefill functions: the same ids, states within rounding; weights and single steps are gated.
 expect 0 '' "$millet" convert "$model" -o "$work/blocks" --format coreai --prefill 4,16 -q
 expect 0 '' "$millet" convert "$model" -o "$work/plain" --format coreai -q
+expect 0 '' "$millet" inspect "$work/blocks" --profile
+shows '^profile of prefill_16: .* without a fast path 0.0 %'
 expect 0 '' "$millet" check "$work/blocks" --against "$model" --only steps,weights,prefill --budget 40
 shows '^single steps +16 of 16 agree from the reference'
 shows '^prefill = decode +([0-9]+) of \1 cases'
