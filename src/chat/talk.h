@@ -106,7 +106,7 @@ bool talk_tokens(talk *t, const char *question, size_t n, size_t *tokens, err *e
 /* Tokens that a prompt may have: the rest is room for a reply. */
 size_t talk_most(const talk *t);
 /* The scores behind the prompt that the question makes, with `begin` as the beginning of the reply; until the
- * next call. Nothing is added to the messages. w: who may stop it (ERR_CANCELLED). */
+ * next call. Nothing is added to the messages. w: who may stop it (ERR_CANCELLED); NULL: nobody. */
 bool talk_scores(talk *t, const char *question, size_t n, const char *begin, const talk_watch *w,
                  decoder_row *row, err *e);
 /* Tokens fed: what the next turn may go on from. */

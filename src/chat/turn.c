@@ -166,7 +166,8 @@ bool talk_again(talk *t, const talk_watch *w, talk_turn *turn, err *e) {
 
 bool talk_scores(talk *t, const char *question, size_t n, const char *begin, const talk_watch *w,
                  decoder_row *row, err *e) {
-    const decoder_hooks h = {.keep_going = w->keep_going, .ctx = w->ctx, .cancel = w->cancel};
+    decoder_hooks h = {0};
+    if (w) h = (decoder_hooks){.keep_going = w->keep_going, .ctx = w->ctx, .cancel = w->cancel};
     talk_prompt p = {0};
     prefix_place at;
     bool ok = talk_make_prompt(t, question, n, &p, e) &&

@@ -58,7 +58,7 @@ static void forget(seen *x) {
 static talk_turn ask(talk *t, const char *question, seen *x) {
     err e = {0};
     talk_turn turn;
-    const talk_watch w = {see, NULL, x};
+    const talk_watch w = {.text = see, .ctx = x};
     if (!talk_ask(t, question, strlen(question), x ? &w : NULL, &turn, &e)) fail_msg("%s", e.msg);
     return turn;
 }
@@ -203,7 +203,7 @@ static void test_stops(void **s) {
     ask(t, questions[0], NULL);
     expect_as_fresh(m, t);
     /* before the first token */
-    const talk_watch w = {NULL, never, NULL};
+    const talk_watch w = {.keep_going = never};
     assert_true(talk_ask(t, "x", 1, &w, &turn, &e));
     assert_int_equal(turn.end, TALK_STOPPED);
     assert_int_equal(talk_count(t), 4);
@@ -392,7 +392,7 @@ static void test_decide(void **s) {
     task_question(&question, "Ben found a ball.", 17, "What did he find?", options, 3);
     assert_string_equal(str_get(&question),
                         "Ben found a ball.\n\nWhat did he find?\nA) a ball\nB) a horse\nC) nothing\n");
-    if (!task_decide(t, str_get(&question), question.len, 3, p, &share, &e)) fail_msg("%s", e.msg);
+    if (!task_decide(t, str_get(&question), question.len, 3, NULL, p, &share, &e)) fail_msg("%s", e.msg);
 
     arena *a = arena_new();
     str b = {0};
