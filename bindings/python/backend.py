@@ -36,7 +36,6 @@ def metadata():
     lines = ["Metadata-Version: 2.1", f"Name: {one('name')}", f"Version: {version()}", f"Summary: {one('description')}",
              f"License: {one('license')}", f"Requires-Python: {one('requires-python')}"]
     lines += [f"Classifier: {c}" for c in many("classifiers")] + [f"Requires-Dist: {d}" for d in many("dependencies")]
-    lines += ["Provides-Extra: chat"] + [f'Requires-Dist: {d}; extra == "chat"' for d in many("chat")]
     return "\n".join(lines + ["Description-Content-Type: text/markdown", "", (HERE / "README.md").read_text()])
 
 
