@@ -20,6 +20,20 @@ static bool used_later(const fuser *f, const match *m, const ir_value *v, size_t
     return true;
 }
 
+/* Behind the root it is moved and stored, no more: arithmetic would be with what the state has rounded. */
+static bool only_kept(const fuser *f, const ir_value *v) {
+    for (size_t i = f->at + 1; i < f->f->body.n_op; i++) {
+        const ir_op *op = f->f->body.op[i];
+        bool moves = op->code == OP_write_state || op->code == OP_concat || op->code == OP_reshape ||
+                     op->code == OP_expand_dims || op->code == OP_squeeze || op->code == OP_transpose ||
+                     op->code == OP_slice_update || op->code == OP_identity;
+        for (int s = 0; s < ir_info(op->code)->n_slot && !moves; s++)
+            for (uint32_t k = 0; k < op->arg[s].n; k++)
+                if (op->arg[s].v[k] == v) return false;
+    }
+    return true;
+}
+
 /* S, in the shape of the memory, is the new memory and stays a value of its own. Roundings in between are
  * those of another order, so fp16 programs keep their form in strict mode. */
 static bool make_delta(fuser *f, const match *m, ir_value *S, bool turned) {
@@ -38,7 +52,7 @@ static bool make_delta(fuser *f, const match *m, ir_value *S, bool turned) {
     if (!per_head(q, heads, dk) || !per_head(k, heads, dk) || !per_head(v, heads, dv) ||
         !per_head(decay, heads, 1) || !per_head(beta, heads, 1) || !per_head(root, heads, dv) ||
         !ir_type_equal(&root->type, &v->type) || !fuse_closed(f, m, open, 1) ||
-        !used_later(f, m, S, fuse_index(f, S->def)))
+        !used_later(f, m, S, fuse_index(f, S->def)) || !only_kept(f, S))
         return false;
     ir_op *op = f->fused = fuse_op(f, OP_fused_delta, 2);
     fuse_operand(f, op, A_memory, s);
