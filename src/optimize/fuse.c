@@ -99,16 +99,20 @@ ir_op *fuse_find(const match *m, ir_opcode code) {
     return NULL;
 }
 
+bool fuse_uses(const ir_op *op, const ir_value *v) {
+    for (int s = 0; s < ir_info(op->code)->n_slot; s++)
+        for (uint32_t k = 0; k < op->arg[s].n; k++)
+            if (op->arg[s].v[k] == v) return true;
+    return false;
+}
+
 ir_op *fuse_user(const fuser *f, const ir_value *v, ir_opcode code) {
     ir_op *found = NULL;
     for (size_t i = 0; i < f->f->body.n_op; i++) {
         ir_op *op = f->f->body.op[i];
-        for (int s = 0; s < ir_info(op->code)->n_slot; s++)
-            for (uint32_t k = 0; k < op->arg[s].n; k++)
-                if (op->arg[s].v[k] == v && op->code == code) {
-                    if (found && found != op) return NULL;
-                    found = op;
-                }
+        if (op->code != code || !fuse_uses(op, v)) continue;
+        if (found) return NULL;
+        found = op;
     }
     return found;
 }

@@ -39,6 +39,7 @@ int32_t fuse_rounds(const fuser *f, const ir_value *v, int32_t bit);
 bool fuse_closed(const fuser *f, const match *m, const ir_op *const *open, int n_open);
 /* The matched op of this code (the first), NULL when there is none. */
 ir_op *fuse_find(const match *m, ir_opcode code);
+bool fuse_uses(const ir_op *op, const ir_value *v); /* v is an operand */
 /* The op in the function that uses v, when it is one only. */
 ir_op *fuse_user(const fuser *f, const ir_value *v, ir_opcode code);
 ir_value *fuse_in(const ir_op *op, ir_operand name); /* as ir_in() */

@@ -119,13 +119,9 @@ static bool same_there(fuser *f, ir_value *x, const ir_value *old, const region 
 }
 
 static size_t first_use(const fuser *f, const ir_value *v, size_t from) {
-    for (size_t i = from; i < f->f->body.n_op; i++) {
-        const ir_op *op = f->f->body.op[i];
-        for (int s = 0; s < ir_info(op->code)->n_slot; s++)
-            for (uint32_t k = 0; k < op->arg[s].n; k++)
-                if (op->arg[s].v[k] == v) return i;
-    }
-    return f->f->body.n_op;
+    size_t i = from;
+    while (i < f->f->body.n_op && !fuse_uses(f->f->body.op[i], v)) i++;
+    return i;
 }
 
 /* The newest content of the state in front of op number `until` that still is what the update at hand made of

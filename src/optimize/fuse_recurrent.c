@@ -13,9 +13,7 @@ static bool used_later(const fuser *f, const match *m, const ir_value *v, size_t
         const ir_op *op = f->f->body.op[i];
         bool matched = false;
         for (int k = 0; k < m->n_op; k++) matched |= m->op[k] == op;
-        for (int s = 0; s < ir_info(op->code)->n_slot && !matched; s++)
-            for (uint32_t k = 0; k < op->arg[s].n; k++)
-                if (op->arg[s].v[k] == v) return false;
+        if (!matched && fuse_uses(op, v)) return false;
     }
     return true;
 }
@@ -27,9 +25,7 @@ static bool only_kept(const fuser *f, const ir_value *v) {
         bool moves = op->code == OP_write_state || op->code == OP_concat || op->code == OP_reshape ||
                      op->code == OP_expand_dims || op->code == OP_squeeze || op->code == OP_transpose ||
                      op->code == OP_slice_update || op->code == OP_identity;
-        for (int s = 0; s < ir_info(op->code)->n_slot && !moves; s++)
-            for (uint32_t k = 0; k < op->arg[s].n; k++)
-                if (op->arg[s].v[k] == v) return false;
+        if (!moves && fuse_uses(op, v)) return false;
     }
     return true;
 }

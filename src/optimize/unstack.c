@@ -19,13 +19,6 @@ static bool writes(const ir_op *op, const stack *s) {
     return op->code == OP_write_state && ir_in(op, A_input) == s->whole;
 }
 
-static bool uses(const ir_op *op, const ir_value *v) {
-    for (int s = 0; s < ir_info(op->code)->n_slot; s++)
-        for (uint32_t k = 0; k < op->arg[s].n; k++)
-            if (op->arg[s].v[k] == v) return true;
-    return false;
-}
-
 static bool is_reshape(const ir_op *op) {
     return op->code == OP_reshape || op->code == OP_squeeze || op->code == OP_expand_dims;
 }
@@ -65,7 +58,7 @@ static bool only_parts_are_read(fuser *f, const stack *s, const ir_value *read) 
     for (size_t i = 0; i < b->n_out; i++)
         if (b->out[i] == read) return false;
     for (size_t i = 0; i < b->n_op; i++) {
-        if (!uses(b->op[i], read)) continue;
+        if (!fuse_uses(b->op[i], read)) continue;
         for (uint32_t k = 0; k < b->op[i]->n_out; k++)
             if (part_of(f, s, b->op[i]->out[k], read) == s->n) return false;
         if (!b->op[i]->n_out) return false;
@@ -167,7 +160,7 @@ static void read_parts(rewriter *w, const stack *s, const ir_value *read) {
         append(w, op);
         for (size_t k = 0; k < f->f->body.n_op; k++) {
             const ir_op *slice = f->f->body.op[k];
-            for (uint32_t o = 0; o < slice->n_out && uses(slice, read); o++)
+            for (uint32_t o = 0; o < slice->n_out && fuse_uses(slice, read); o++)
                 if (part_of(f, s, slice->out[o], read) == i) look_at(w, slice->out[o], part);
         }
     }
