@@ -28,8 +28,8 @@ bool check_go(void *w);
 /* ---- the reference ---- */
 
 /* Same form and context as the artifact, one package; logits even where the artifact returns candidates.
- * Needs room for the checkpoint in fp32 below $TMPDIR (/tmp). */
-/* For a Core AI asset it is one too, with the same states. */
+ * Needs room for the checkpoint in fp32 below $TMPDIR (/tmp). For a Core AI asset it is one too, with the
+ * same states. */
 lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, err *e);
 
 /* A Core AI asset: its values have no names. */

@@ -188,7 +188,7 @@ static void add_repetition(const check_report *r, str *s) {
                "repetition         %zu tokens each behind %zu prompt%s: %.0f %% of the tokens and %.0f %% "
                "of the trigrams "
                "came before, longest run %zu (reference %.0f %%, %.0f %%, %zu)\n",
-               got->prompts ? got->tokens / got->prompts : 0, got->prompts, got->prompts == 1 ? "" : "s",
+               got->prompts ? got->tokens / got->prompts : 0, got->prompts, str_plural(got->prompts),
                100 * figure_share(got->repeated_tokens, got->tokens),
                100 * figure_share(got->repeated_trigrams, got->trigrams), got->run,
                100 * figure_share(ref->repeated_tokens, ref->tokens),
@@ -212,7 +212,7 @@ void check_report_text(const check_report *r, str *out) {
     if (r->ids.rows)
         str_printf(out, "ids                %lld of %lld vocabulary rows audited, in %lld piece%s\n",
                    (long long)r->ids.audited, (long long)r->ids.rows, (long long)r->ids.pieces,
-                   r->ids.pieces == 1 ? "" : "s");
+                   str_plural(r->ids.pieces));
     if (r->measures & CHECK_RANGES) add_ranges(r, out);
     if (r->measures & CHECK_REPETITION) add_repetition(r, out);
     if (r->measures & CHECK_SCORES) add_worst(r, out);

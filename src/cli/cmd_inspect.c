@@ -194,7 +194,7 @@ static void add_set(str *out, const artifact *x) {
     str_printf(out, "  functions");
     for (size_t i = 0; i < x->c.n_func; i++)
         str_printf(out, "%s %s (%lld token%s)", i ? "," : "", x->c.func[i].name,
-                   (long long)x->c.func[i].tokens, x->c.func[i].tokens == 1 ? "" : "s");
+                   (long long)x->c.func[i].tokens, str_plural(x->c.func[i].tokens));
     const struct {
         const char *name;
         int64_t n; /* 0: not known */
@@ -478,8 +478,7 @@ static int verify(str *out, const artifact *x, bool as_json) {
     if (as_json)
         str_adds(out, "]}\n");
     else
-        str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count,
-                   v.count == 1 ? "" : "s");
+        str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count, str_plural(v.count));
     return v.count ? CLI_FAILED : CLI_OK;
 }
 

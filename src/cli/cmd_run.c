@@ -59,7 +59,7 @@ static void print_speed(const generate_result *r, double load) {
     if (r->text.len && r->text.s[r->text.len - 1] != '\n') cli_out("\n", 1);
     cli_flush();
     fprintf(stderr, "loaded in %.2f s; prompt: %zu token%s, %.1f tokens/s", load, r->prompt_tokens,
-            r->prompt_tokens == 1 ? "" : "s", rate(r->prompt_tokens, r->prompt_seconds));
+            str_plural(r->prompt_tokens), rate(r->prompt_tokens, r->prompt_seconds));
     if (decoded(r))
         fprintf(stderr, "; decode: %zu token%s, %.1f tokens/s", r->n_ids, str_plural(r->n_ids),
                 rate(decoded(r), r->decode_seconds));
@@ -106,7 +106,7 @@ static bool check_whole(const matcher *c, const generate_result *r, err *e) {
     return !c || r->finish != GENERATE_LENGTH || matcher_may_end(c) ||
            err_set(e, ERR_LIMIT,
                    "the JSON text is incomplete: it was cut at %zu token%s; --max-new-tokens allows more",
-                   r->n_ids, r->n_ids == 1 ? "" : "s");
+                   r->n_ids, str_plural(r->n_ids));
 }
 
 /* Refuses options of the sampler when there is nothing to sample; CLI_OK when all is well. */

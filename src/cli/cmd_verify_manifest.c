@@ -49,7 +49,7 @@ static void print_text(const check_manifest *r, double seconds) {
                r->packages, str_plural(r->packages), r->files, str_plural(r->files), (double)r->bytes / 1e6,
                r->statements, str_plural(r->statements), r->signature ? ", signature" : "", seconds);
     if (r->n_bad)
-        cli_printf("%zu contradiction%s\n", r->n_bad, r->n_bad == 1 ? "" : "s");
+        cli_printf("%zu contradiction%s\n", r->n_bad, str_plural(r->n_bad));
     else
         cli_printf("all as stated\n");
 }

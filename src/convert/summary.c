@@ -92,7 +92,7 @@ static void add_compression(const job *j, str *s) {
             if (w->error > worst->error) worst = w;
         }
         str_printf(s, "  %s: %" PRIu64 " tensor%s, %.2f bits each", first->why ? "as they are" : key, n,
-                   n == 1 ? "" : "s", (double)bytes * 8 / (double)count);
+                   str_plural(n), (double)bytes * 8 / (double)count);
         if (first->why) str_printf(s, ": %s (%s%s)", key, first->name, n > 1 ? ", ..." : "");
         if (!first->why) str_printf(s, ", error up to %.2f %% (%s)", 100 * worst->error, worst->name);
         str_addc(s, '\n');
@@ -140,7 +140,7 @@ static void add_sizes(const job *j, str *s) {
     if (j->n_package > 1) add_bits(j, s);
     if (!j->n_shared) return;
     str_printf(s, "  shared with other artifacts: %zu weight file%s of %.1f MiB\n", j->n_shared,
-               j->n_shared == 1 ? "" : "s", (double)j->shared_bytes / (1 << 20));
+               str_plural(j->n_shared), (double)j->shared_bytes / (1 << 20));
 }
 
 static int by_count(const void *x, const void *y) {
@@ -212,7 +212,7 @@ void job_summary(const job *j, str *s) {
     const models_options *o = &j->graph_options;
     const job *built = j->n_variant ? j->variant[0].j : j; /* the tensors are the same for all */
     str_printf(s, "%s: %s (%s), %" PRId64 " layer%s, vocabulary of %" PRId64 "\n", j->out, j->model_name,
-               c->family->name, c->layers, c->layers == 1 ? "" : "s", c->vocab);
+               c->family->name, c->layers, str_plural(c->layers), c->vocab);
     str_printf(s, "  %s %s, precision %s", j->coreai ? "format coreai, graph" : "preset", job_preset_name(j),
                job_precision_name(j));
     if (is_recurrent(j) && !j->coreai) str_printf(s, ", state %s", job_state_name(j));

@@ -70,6 +70,6 @@ bool request_completion(request *r, arena *a, const served_model *m, const void 
                         api_error *e);
 bool request_chat(request *r, arena *a, const served_model *m, const void *body, size_t n, api_error *e);
 void request_free(request *r); /* what it shares; its arena is the caller's */
-/* The model exists: 404 otherwise, as the API has it. name NULL: none was named, which is fine. */
+/* The model exists: 404 otherwise, as the API has it. n: bytes of the name, which may have a NUL in it. */
 bool request_model(const served_model *m, const char *name, size_t n, api_error *e);
 #endif
