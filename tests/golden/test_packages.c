@@ -6,23 +6,10 @@
 #include "coreml/embedding.h"
 #include "golden/oracle.h"
 #include "runtime/session.h"
+#include "work_dir.h"
 #include <unistd.h>
 
 enum { CONTEXT = 160, MOST = 16 };
-
-static char work_dir[64];
-
-static int make_work_dir(void **s) {
-    (void)s;
-    strcpy(work_dir, "/tmp/millet-packages-XXXXXX");
-    return mkdtemp(work_dir) ? 0 : -1;
-}
-
-static int remove_work_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work_dir, &e) ? 0 : -1;
-}
 
 /* --- an artifact, opened as its metadata.json says --- */
 

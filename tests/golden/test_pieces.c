@@ -11,7 +11,7 @@
 #include "coreml/model.h"
 #include "models/models.h"
 #include "runtime/session.h"
-#include "test.h"
+#include "work_dir.h"
 #include <float.h>
 #include <math.h>
 
@@ -20,20 +20,6 @@
 #define TOLERANCE 2e-5
 /* Logits of size 45 behind four layers that magnify rounding. */
 #define LOGIT_TOLERANCE 2e-4
-
-static char dir[64];
-
-static int make_dir(void **s) {
-    (void)s;
-    strcpy(dir, "/tmp/millet-pieces-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(dir, &e) ? 0 : -1;
-}
 
 static void need(bool ok, const err *e) {
     if (!ok) fail_msg("%s", e->msg);
@@ -229,10 +215,10 @@ static void cut_program(ir_program *program, const char *const *name) {
     f->cap_in = f->n_in += n;
 }
 
-/* Builds the checkpoint in dir and opens its program, with cuts. */
+/* Builds the checkpoint in work_dir and opens its program, with cuts. */
 static void open_program(piece *p, int64_t context, const char *const *cut) {
     err e = {0};
-    checkpoint *c = checkpoint_open(dir, models_families(), &e);
+    checkpoint *c = checkpoint_open(work_dir, models_families(), &e);
     need(c, &e);
     models_options o = {.preset = PRESET_CHUNKS, .precision = PRECISION_FLOAT32, .context = context};
     models_graph g;
@@ -241,7 +227,7 @@ static void open_program(piece *p, int64_t context, const char *const *cut) {
     p->program = g.program;
     p->cut = cut;
     cut_program(g.program, cut);
-    const char *path = arena_printf(p->a, "%s/model.mlpackage", dir);
+    const char *path = arena_printf(p->a, "%s/model.mlpackage", work_dir);
     coreml_write_options w = {.overwrite = true};
     need(coreml_write(path, coreml_model_new(p->a, g.program, 9), &w, &e), &e);
     checkpoint_close(c);
@@ -253,7 +239,7 @@ static void open_program(piece *p, int64_t context, const char *const *cut) {
 
 static void write_config(piece *p, const char *text) {
     err e = {0};
-    need(file_write(arena_printf(p->a, "%s/config.json", dir), text, strlen(text), &e), &e);
+    need(file_write(arena_printf(p->a, "%s/config.json", work_dir), text, strlen(text), &e), &e);
 }
 
 static void build(piece *p, shape s, const char *const *cut) {
@@ -264,7 +250,7 @@ static void build(piece *p, shape s, const char *const *cut) {
 #undef DEFAULT
     add_missing_weights(p, &s);
     write_config(p, config_of(p, &s));
-    need(st_write(arena_printf(p->a, "%s/model.safetensors", dir), p->weight, p->n_weight, &e), &e);
+    need(st_write(arena_printf(p->a, "%s/model.safetensors", work_dir), p->weight, p->n_weight, &e), &e);
     open_program(p, s.context, cut);
 }
 
@@ -561,7 +547,7 @@ static const float *open_model(piece *p, const char *weights, const char *table)
     st_close(f);
     const char *path = test_case_path(arena_printf(p->a, "ops/%s.safetensors", weights));
     need(file_open_map(&m, path, &e), &e);
-    need(file_write(arena_printf(p->a, "%s/model.safetensors", dir), m.data, m.size, &e), &e);
+    need(file_write(arena_printf(p->a, "%s/model.safetensors", work_dir), m.data, m.size, &e), &e);
     file_unmap(&m);
     open_program(p, 32, NULL);
     return rows;
@@ -708,5 +694,5 @@ int main(void) {
     for (size_t i = 0; i < ROWS; i++)
         tests[1 + i] =
             (struct CMUnitTest){.name = table[i].file, .test_func = agrees, .initial_state = &table[i]};
-    return cmocka_run_group_tests_name("pieces", tests, make_dir, remove_dir);
+    return cmocka_run_group_tests_name("pieces", tests, make_work_dir, remove_work_dir);
 }

@@ -109,8 +109,8 @@ static inline void evaluate(graph *g, const ir_function *f, bool strict, int rou
     ref_frame_free(frame);
 }
 
-static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref_tensor *state,
-                        ref_tensor *out) {
+/* Of the program as it is. */
+static inline plan *plan_of(const graph *g, bool strict) {
     const ir_function *f = g->p->func[0];
     err e = {0};
     kern_table kernels;
@@ -123,6 +123,14 @@ static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref
     for (size_t i = 0; i < f->n_in; i++) types[i] = g->length && !strict ? f->in[i]->type : g->in[i].type;
     plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, g->linear, NULL, NULL}, &e);
     if (!p) fail_msg("%s", e.msg);
+    return p;
+}
+
+static inline void walk(graph *g, bool strict, int rounds, unsigned threads, ref_tensor *state,
+                        ref_tensor *out) {
+    const ir_function *f = g->p->func[0];
+    err e = {0};
+    plan *p = plan_of(g, strict);
     if (g->moved) assert_int_equal(plan_traffic_of(p).bytes, g->moved);
     plan_exec *x = plan_exec_new(p, &e);
     plan_block *block = plan_block_new();

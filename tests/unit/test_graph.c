@@ -4,22 +4,8 @@
 #include "base/num.h"
 #include "coreml/model.h"
 #include "models/models.h"
-#include "test.h"
+#include "work_dir.h"
 #include <unistd.h>
-
-static char dir[64];
-
-static int make_dir(void **s) {
-    (void)s;
-    strcpy(dir, "/tmp/millet-graph-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(dir, &e) ? 0 : -1;
-}
 
 /* What to change of rand-qwen2 (F32, untied, 3 layers, hidden 72, intermediate 180, vocabulary 1003). */
 typedef struct {
@@ -31,7 +17,7 @@ typedef struct {
 static void write_text(const char *name, const char *text) {
     err e = {0};
     char path[128];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(path, sizeof path, "%s/%s", work_dir, name);
     if (!file_write(path, text, strlen(text), &e)) fail_msg("%s", e.msg);
 }
 
@@ -64,11 +50,11 @@ static checkpoint *altered(const change *c) {
     }
     if (c->add.name) t[n++] = c->add;
     char path[128];
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    snprintf(path, sizeof path, "%s/model.safetensors", work_dir);
     if (!st_write(path, t, n, &e)) fail_msg("%s", e.msg);
     st_close(f);
     write_config(c);
-    checkpoint *k = checkpoint_open(dir, models_families(), &e);
+    checkpoint *k = checkpoint_open(work_dir, models_families(), &e);
     if (!k) fail_msg("%s", e.msg);
     return k;
 }
@@ -323,7 +309,7 @@ static void options_are_checked(void **s) {
 static void expect_no_checkpoint(const char *index, const char *message) {
     err e = {0};
     write_text("model.safetensors.index.json", index);
-    checkpoint *k = checkpoint_open(dir, models_families(), &e);
+    checkpoint *k = checkpoint_open(work_dir, models_families(), &e);
     if (k || !strstr(e.msg, message)) fail_msg("expected \"%s\", got: %s", message, k ? "success" : e.msg);
 }
 
@@ -340,23 +326,23 @@ static void the_index_decides(void **s) {
     expect_no_checkpoint("{}", "\"weight_map\" is missing");
     write_text("model.safetensors.index.json",
                "{\"weight_map\": {\"model.norm.weight\": \"model.safetensors\"}}");
-    checkpoint *k = checkpoint_open(dir, models_families(), &e);
+    checkpoint *k = checkpoint_open(work_dir, models_families(), &e);
     assert_int_equal(checkpoint_count(k), 1); /* what it does not list is not there */
     assert_null(checkpoint_find(k, "lm_head.weight"));
     checkpoint_close(k);
 
     char path[128], other[128];
-    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", work_dir);
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    snprintf(other, sizeof other, "%s/weights.safetensors", dir);
+    snprintf(path, sizeof path, "%s/model.safetensors", work_dir);
+    snprintf(other, sizeof other, "%s/weights.safetensors", work_dir);
     assert_int_equal(rename(path, other), 0);
-    k = checkpoint_open(dir, models_families(), &e); /* the only one */
+    k = checkpoint_open(work_dir, models_families(), &e); /* the only one */
     assert_non_null(k);
     assert_string_equal(checkpoint_at(k, 0)->name, "lm_head.weight"); /* sorted */
     checkpoint_close(k);
     write_text("more.safetensors", "");
-    assert_null(checkpoint_open(dir, models_families(), &e));
+    assert_null(checkpoint_open(work_dir, models_families(), &e));
     assert_non_null(strstr(e.msg, "several *.safetensors files"));
     assert_int_equal(unlink(other), 0);
 }
@@ -368,5 +354,5 @@ int main(void) {
         cmocka_unit_test(options_are_checked),     cmocka_unit_test(forms_do_not_depend_on_the_context),
         cmocka_unit_test(the_index_decides),
     };
-    return cmocka_run_group_tests_name("graph", tests, make_dir, remove_dir);
+    return cmocka_run_group_tests_name("graph", tests, make_work_dir, remove_work_dir);
 }

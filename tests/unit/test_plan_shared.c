@@ -1,21 +1,6 @@
 /* What follows from positions is made once in a plan: against the reference evaluator, as in test_plan.c. */
 #include "plan_graph.h"
 
-static const ir_function *planned(const graph *g, plan **p) {
-    ir_type types[MOST];
-    err e = {0};
-    kern_table kernels;
-    kern_rounded ops;
-    kern_ops fast;
-    assert_true(kern_open(&kernels, NULL, &e) && kern_ops_open(&fast, NULL, &e));
-    kern_rounded_open(&ops, NULL);
-    for (size_t i = 0; i < g->p->func[0]->n_in; i++) types[i] = g->in[i].type;
-    *p = plan_new(g->p->func[0], types, &(plan_options){false, &kernels, &ops, &fast, g->linear, NULL, NULL},
-                  &e);
-    if (!*p) fail_msg("%s", e.msg);
-    return plan_function(*p);
-}
-
 static ir_value *angle(graph *g, ir_opcode code, ir_value *at, float base) {
     ir_builder *b = &g->b;
     float f[8];
@@ -36,8 +21,8 @@ static void tables_of_layers(void **state) {
     }
     b_output(b, x);
     finish(g);
-    plan *p;
-    const ir_function *f = planned(g, &p);
+    plan *p = plan_of(g, false);
+    const ir_function *f = plan_function(p);
     assert_int_equal(count(f, OP_cast), 1);
     assert_int_equal(count(f, OP_cos), 2);
     assert_int_equal(count(f, OP_sin), 2);
@@ -58,8 +43,8 @@ static void results_stay(void **state) {
     b_output(b, two(g, OP_add, one(g, OP_tanh, x), one(g, OP_tanh, x)));
     b_output(b, two(g, OP_add, at, b_i32(b, 2)));
     finish(g);
-    plan *p;
-    const ir_function *f = planned(g, &p);
+    plan *p = plan_of(g, false);
+    const ir_function *f = plan_function(p);
     assert_int_equal(count(f, OP_cos), 2);
     assert_int_equal(count(f, OP_mul), 1);
     assert_int_equal(count(f, OP_tanh), 2);
@@ -80,9 +65,8 @@ static void linear_rounds(void **state) {
             b_output(b, cast(g, y, "fp16"));
             if (seen) b_output(b, two(g, OP_mul, y, b_f32(b, 3)));
             finish(g);
-            plan *p;
+            plan *p = plan_of(g, false);
             str text = {0};
-            planned(g, &p);
             plan_print(&text, p);
             assert_int_equal(strstr(text.s, "  cast ") != NULL, seen);
             str_free(&text);

@@ -89,17 +89,7 @@ static graph *layers(uint64_t seed, bool once, bool crossed, bool seen) {
 }
 
 static void tally(const graph *g, bool strict, size_t *parts, size_t *steps, str *text) {
-    const ir_function *f = g->p->func[0];
-    ir_type types[MOST];
-    err e = {0};
-    kern_table kernels;
-    kern_rounded ops;
-    kern_ops fast;
-    assert_true(kern_open(&kernels, NULL, &e) && kern_ops_open(&fast, NULL, &e));
-    kern_rounded_open(&ops, NULL);
-    for (size_t i = 0; i < f->n_in; i++) types[i] = g->in[i].type;
-    plan *p = plan_new(f, types, &(plan_options){strict, &kernels, &ops, &fast, g->linear, NULL, NULL}, &e);
-    if (!p) fail_msg("%s", e.msg);
+    plan *p = plan_of(g, strict);
     *parts = count(plan_function(p), OP_state_part);
     *steps = count(plan_function(p), OP_fused_delta) + count(plan_function(p), OP_fused_conv_step);
     plan_print(text, p);
