@@ -56,6 +56,7 @@ enum MHD_Result exchange_json(exchange *x, int status, const str *body);
 enum MHD_Result exchange_error(exchange *x, const api_error *e);
 /* Hands a response over with the headers that all have; drops it. */
 enum MHD_Result exchange_queue(exchange *x, int status, struct MHD_Response *r);
+watched *exchange_watched(const exchange *x);                     /* its connection's place in the watch */
 const char *exchange_header(const exchange *x, const char *name); /* NULL: absent */
 /* Waits for the job's answer, and sends it. */
 enum MHD_Result exchange_job(exchange *x);

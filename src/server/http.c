@@ -25,6 +25,10 @@ const char *exchange_header(const exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->c, MHD_HEADER_KIND, name);
 }
 
+watched *exchange_watched(const exchange *x) {
+    return MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
 enum MHD_Result exchange_queue(exchange *x, int status, struct MHD_Response *r) {
     const char *origin = exchange_header(x, "Origin");
     if (access_shares(&x->h->o->access, origin)) {
@@ -220,14 +224,10 @@ static enum MHD_Result preflight(exchange *x) {
     return exchange_queue(x, 204, r);
 }
 
-static watched *connection_of(struct MHD_Connection *c) {
-    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-}
-
 static enum MHD_Result answer(exchange *x, const char *path) {
     const char *allow;
     if (x->s) return exchange_job(x);
-    watch_serving(x->h->watch, connection_of(x->c));
+    watch_serving(x->h->watch, exchange_watched(x));
     if (x->refused.status) return exchange_error(x, &x->refused);
     if (!x->route) return preflight(x);
     api_error unused = {0};
@@ -308,9 +308,9 @@ static void complete(void *ctx) {
     }
     if (!x->h->o->quiet) log_line(x, &counts);
     METRICS_DO(x->h->metrics, x->h->metrics->responses[x->status / 100]++);
+    watch_expecting(x->h->watch, exchange_watched(x));
     if (x->s) stream_release(x->s);
     str_free(&x->body);
-    watch_expecting(x->h->watch, connection_of(x->c));
     atomic_fetch_sub(&x->h->busy, 1);
     mem_free(x);
 }

@@ -7,13 +7,11 @@
 #include "server/fatal.h"
 #include <errno.h>
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define NAP    0.05 /* seconds, where all that run wait for their clients */
-#define ANSWER 2    /* milliseconds that a client's machine has to say that it has left, once */
+#define NAP 0.05 /* seconds, where all that run wait for their clients */
 
 typedef struct {
     decoder *d;       /* NULL: not made yet */
@@ -35,8 +33,8 @@ struct queue {
     batch_step_one *step;
     session **stepping;
     job **running;
-    decoder_hooks *rows; /* by step */
-    double deadline;     /* cut, as the model's thread has seen it */
+    decoder_hooks *hooks; /* by step */
+    double deadline;      /* cut, as the model's thread has seen it */
     /* shared with those who submit */
     pthread_mutex_t lock;
     pthread_cond_t news;
@@ -79,10 +77,9 @@ bool queue_submit(queue *q, job *j, api_error *e) {
         push(q, j);
         pthread_cond_signal(&q->news);
     }
-    size_t waiting = q->n_waiting;
-    pthread_mutex_unlock(&q->lock);
-    METRICS_DO(q->o.metrics, q->o.metrics->waiting = waiting;
+    METRICS_DO(q->o.metrics, q->o.metrics->waiting = q->n_waiting;
                q->o.metrics->refused += !ok && e->status == 429);
+    pthread_mutex_unlock(&q->lock);
     return ok;
 }
 
@@ -141,19 +138,24 @@ static void fail(queue *q, job *j, const api_error *e) {
     drop(q, j);
 }
 
-static void fail_from(queue *q, job *j, const err *from) {
-    api_error e = {0};
-    api_fail_from(&e, from);
-    fail(q, j, &e);
-}
-
 /* ---- clients ---- */
 
 static void leave(queue *q, job *j) {
-    stream_abandon(j->out);
-    if (!j->over) stream_end(j->out, &j->counts);
+    if (!j->over) stream_abandon(j->out, &j->counts);
     j->over = true;
     METRICS_DO(q->o.metrics, q->o.metrics->left++);
+}
+
+/* A call of it failed, or was cut because its client left. */
+static void fail_from(queue *q, job *j, const err *from) {
+    api_error e = {0};
+    if (from->code == ERR_CANCELLED) {
+        leave(q, j);
+        drop(q, j);
+        return;
+    }
+    api_fail_from(&e, from);
+    fail(q, j, &e);
 }
 
 /* Why a job can't go on: its client left, doesn't read, or it takes too long. */
@@ -172,29 +174,6 @@ static bool check_job(queue *q, job *j, double now, api_error *e) {
     return true;
 }
 
-/* Waits so many milliseconds, so that no further token is made for one that has left. */
-static void try_client(stream *s, int patience) {
-    struct pollfd fd = {stream_socket(s), 0, 0};
-    if (stream_probe(s) && poll(&fd, 1, patience) > 0) stream_abandon(s);
-}
-
-/* Requests of clients that have gone are abandoned. One that only closed its side of the connection may be
- * waiting for its answer, or have left: it is tried. */
-static void look(job *const *list, size_t n, int patience) {
-    struct pollfd fd[64];
-    for (size_t at = 0; at < n; at += 64) {
-        size_t k = n - at < 64 ? n - at : 64;
-        for (size_t i = 0; i < k; i++)
-            fd[i] = (struct pollfd){stream_socket(list[at + i]->out), POLLRDHUP, 0};
-        if (poll(fd, (nfds_t)k, 0) <= 0) continue;
-        for (size_t i = 0; i < k; i++)
-            if (fd[i].fd >= 0 && fd[i].revents & ~POLLRDHUP)
-                stream_abandon(list[at + i]->out);
-            else if (fd[i].fd >= 0 && fd[i].revents)
-                try_client(list[at + i]->out, patience);
-    }
-}
-
 static void check_running(queue *q) {
     double now = clock_seconds();
     job **list = q->running;
@@ -205,7 +184,6 @@ static void check_running(queue *q) {
         while (t && k < n && list[k] != t->job) k++;
         if (t && k == n) list[n++] = t->job;
     }
-    look(list, n, ANSWER);
     for (size_t i = 0; i < n; i++) {
         api_error e = {0};
         if (check_job(q, list[i], now, &e)) continue;
@@ -228,7 +206,6 @@ static void check_waiting(queue *q) {
     q->n_waiting = 0;
     for (job *j = list, *next; j; j = next) {
         next = j->next;
-        look(&j, 1, 0);
         bool cut = stopping && !j->started;
         if (!j->over && !cut && !stream_gone(j->out) &&
             !(q->o.time_limit && now - j->arrived > q->o.time_limit)) {
@@ -238,7 +215,7 @@ static void check_waiting(queue *q) {
         j->next = bad;
         bad = j;
     }
-    size_t waiting = q->n_waiting;
+    METRICS_DO(q->o.metrics, q->o.metrics->waiting = q->n_waiting);
     pthread_mutex_unlock(&q->lock);
     for (job *j = bad, *next; j; j = next) {
         api_error e = {0};
@@ -249,7 +226,6 @@ static void check_waiting(queue *q) {
         if (e.status) answer_error(j, &e);
         drop(q, j);
     }
-    METRICS_DO(q->o.metrics, q->o.metrics->waiting = waiting);
 }
 
 /* ---- a choice begins ---- */
@@ -261,6 +237,7 @@ static task *next_task(queue *q) {
         job *j = pop(q);
         t = &j->task[j->started++];
         if (j->started < j->n_task) push(q, j);
+        METRICS_DO(q->o.metrics, q->o.metrics->waiting = q->n_waiting);
     }
     pthread_mutex_unlock(&q->lock);
     return t;
@@ -320,11 +297,19 @@ static void begin(queue *q, session *s, task *t) {
     }
 }
 
+static size_t tell_active(queue *q) {
+    size_t n = 0;
+    for (size_t i = 0; i < q->o.sessions; i++) n += q->session[i].t != NULL;
+    METRICS_DO(q->o.metrics, q->o.metrics->active = n);
+    return n;
+}
+
 static void admit(queue *q) {
     for (size_t i = 0; i < q->o.sessions; i++) {
         task *t = q->session[i].t ? NULL : next_task(q);
         if (t) begin(q, &q->session[i], t);
     }
+    tell_active(q);
 }
 
 /* ---- a round ---- */
@@ -392,11 +377,12 @@ static void step(queue *q, size_t n) {
     }
 }
 
-static void add(queue *q, session *s, decoder_hooks *rows, size_t *n) {
-    *rows = (decoder_hooks){.row = prompt_row, .ctx = s};
+static void add(queue *q, session *s, decoder_hooks *hooks, size_t *n) {
+    job *j = s->t->job;
+    *hooks = (decoder_hooks){.ctx = s, .cancel = stream_left(j->out)};
+    if (s->reading && task_wants_prompt_rows(&j->r)) hooks->row = prompt_row;
     q->stepping[*n] = s;
-    q->step[*n] = (batch_step_one){.d = s->d, .id = s->reading ? -1 : s->next};
-    if (s->reading && task_wants_prompt_rows(&s->t->job->r)) q->step[*n].hooks = rows;
+    q->step[*n] = (batch_step_one){.d = s->d, .id = s->reading ? -1 : s->next, .hooks = hooks};
     (*n)++;
 }
 
@@ -409,7 +395,7 @@ static bool decode_round(queue *q) {
         session *s = &q->session[i];
         if (!s->t || (s->reading && !prompts_too) || s->t->job->stalled) continue;
         generating += !s->reading;
-        add(q, s, &q->rows[n], &n);
+        add(q, s, &q->hooks[n], &n);
     }
     if (!n) return false;
     double start = clock_seconds();
@@ -428,7 +414,7 @@ static bool read_prompt(queue *q) {
     if (i == n) return false;
     session *s = &q->session[(q->turn + i) % n];
     q->turn = (q->turn + i + 1) % n;
-    add(q, s, q->rows, &one);
+    add(q, s, q->hooks, &one);
     step(q, one);
     return true;
 }
@@ -446,16 +432,9 @@ static bool round_of_all(queue *q) {
     return busy || now > middle;
 }
 
-static size_t active(const queue *q) {
-    size_t n = 0;
-    for (size_t i = 0; i < q->o.sessions; i++) n += q->session[i].t != NULL;
-    return n;
-}
-
 /* Waits for something to do. False: nothing will come. */
 static bool wait(queue *q, bool idle) {
-    size_t n = active(q);
-    METRICS_DO(q->o.metrics, q->o.metrics->active = n);
+    size_t n = tell_active(q);
     pthread_mutex_lock(&q->lock);
     while (!n && !q->head && !q->stopping) pthread_cond_wait(&q->news, &q->lock);
     if (n && idle && !q->poked) {
@@ -498,7 +477,7 @@ queue *queue_new(const served_model *m, const queue_options *o, err *e) {
     for (size_t i = 0; i < o->sessions; i++) q->session[i] = (session){0};
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->news, NULL);
-    q->rows = mem_alloc(o->sessions * sizeof *q->rows);
+    q->hooks = mem_alloc(o->sessions * sizeof *q->hooks);
     q->b = batch_new(m->m, o->mode, 0, e);
     if (q->b && o->kept && (q->prefix = prefix_new(m->m, o->kept, e))) prefix_points_only(q->prefix);
     bool ready = q->b && (!o->kept || q->prefix) && make_decoder(q, &q->session[0], e);
@@ -536,7 +515,7 @@ void queue_free(queue *q) {
     prefix_free(q->prefix);
     for (size_t i = 0; i < q->o.sessions; i++) decoder_free(q->session[i].d);
     batch_free(q->b);
-    mem_free(q->rows);
+    mem_free(q->hooks);
     mem_free(q->session);
     mem_free(q->step);
     mem_free(q->stepping);

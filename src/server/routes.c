@@ -78,19 +78,14 @@ static void resume(void *ctx) {
     MHD_resume_connection(ctx);
 }
 
-/* libmicrohttpd reads first where a connection that was suspended goes on, and closes it when the client has
- * closed its side. Not so those with a timeout of their own: they are asked what they have to say before. */
-static void answer_before_reading(exchange *x) {
-    MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o->idle_limit + 1);
-}
-
 static enum MHD_Result generate(exchange *x, read_request *read) {
     api_error e = {0};
-    answer_before_reading(x);
     x->s = stream_new(resume, x->c);
-    stream_attach(x->s, MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-                  x->modern);
-    if (readers_take(x->h->readers, read, &x->body, x->s, x->start)) return exchange_job(x);
+    stream_attach(x->s, MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+    if (readers_take(x->h->readers, read, &x->body, x->s, x->start)) {
+        watch_answering(x->h->watch, exchange_watched(x), x->s);
+        return exchange_job(x);
+    }
     stream_release(x->s); /* for both who hold it */
     stream_release(x->s);
     x->s = NULL;

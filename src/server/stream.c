@@ -1,9 +1,9 @@
+#define _GNU_SOURCE
 #include "server/stream.h"
 #include "base/heap.h"
-#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 struct stream {
     pthread_mutex_t lock;
@@ -11,7 +11,8 @@ struct stream {
     void (*wake)(void *ctx);
     void *ctx;
     bool sleeping; /* the sender waits for wake() */
-    bool gone, ended, events, full, interim, probed;
+    bool ended, events, full;
+    atomic_bool gone;
     int status, socket;
     char id[48];
     str settings, out;
@@ -61,19 +62,17 @@ void stream_write(stream *s, const void *data, size_t n) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void stream_end(stream *s, const stream_counts *c) {
-    pthread_mutex_lock(&s->lock);
-    s->ended = true;
-    s->counts = *c;
-    wake(s);
-    pthread_mutex_unlock(&s->lock);
-}
-
 bool stream_gone(stream *s) {
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->lock); /* so that the socket stays this connection's */
+    struct pollfd fd = {s->socket, POLLRDHUP, 0};
+    if (!s->gone && poll(&fd, 1, 0) > 0) s->gone = true;
     bool gone = s->gone;
     pthread_mutex_unlock(&s->lock);
     return gone;
+}
+
+const atomic_bool *stream_left(const stream *s) {
+    return &s->gone;
 }
 
 size_t stream_waiting(stream *s) {
@@ -83,42 +82,25 @@ size_t stream_waiting(stream *s) {
     return n;
 }
 
-int stream_socket(stream *s) {
+static void end(stream *s, const stream_counts *c, bool gone) {
     pthread_mutex_lock(&s->lock);
-    int fd = s->gone ? -1 : s->socket;
-    pthread_mutex_unlock(&s->lock);
-    return fd;
-}
-
-void stream_abandon(stream *s) {
-    pthread_mutex_lock(&s->lock);
-    s->gone = true;
+    s->gone |= gone;
+    s->ended = true;
+    s->counts = *c;
     wake(s);
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Locked; the sender waits and has begun nothing, so that nobody else writes to the socket. */
-static void send_interim(stream *s) {
-    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    ssize_t n = send(s->socket, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    s->gone |= n != (ssize_t)sizeof text - 1 && !(n < 0 && errno == EAGAIN);
+void stream_end(stream *s, const stream_counts *c) {
+    end(s, c, false);
 }
 
-bool stream_probe(stream *s) {
-    pthread_mutex_lock(&s->lock);
-    bool tried = false, begun = s->status, can = !begun ? s->sleeping : s->events;
-    if (!s->interim && !begun) s->gone = true;
-    if (!s->gone && !s->probed && can && !s->ended && s->socket >= 0) {
-        s->probed = tried = true;
-        if (begun)
-            str_adds(&s->out, ":\n\n");
-        else
-            send_interim(s);
-        if (begun) wake(s);
-    }
-    if (s->gone) wake(s);
-    pthread_mutex_unlock(&s->lock);
-    return tried;
+void stream_abandon(stream *s, const stream_counts *c) {
+    end(s, c, true);
+}
+
+void stream_leave(stream *s) {
+    atomic_store(&s->gone, true);
 }
 
 void stream_label(stream *s, const char *id, const str *settings) {
@@ -136,16 +118,15 @@ void stream_labels(stream *s, const char **id, const char **settings) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void stream_attach(stream *s, int socket, bool interim) {
+void stream_attach(stream *s, int socket) {
     pthread_mutex_lock(&s->lock);
     s->socket = socket;
-    s->interim = interim;
     pthread_mutex_unlock(&s->lock);
 }
 
 stream_state stream_ready(stream *s, int *status, void (*pause)(void *ctx), void *ctx) {
     pthread_mutex_lock(&s->lock);
-    stream_state state = s->gone                  ? STREAM_CLOSED
+    stream_state state = s->gone                  ? s->ended ? STREAM_CLOSED : STREAM_WAIT
                          : s->status && s->events ? STREAM_EVENTS
                          : s->status && s->ended  ? STREAM_WHOLE
                                                   : STREAM_WAIT;
@@ -161,7 +142,10 @@ stream_state stream_ready(stream *s, int *status, void (*pause)(void *ctx), void
 ptrdiff_t stream_read(stream *s, void *to, size_t n, void (*pause)(void *ctx), void *ctx, bool *drained) {
     pthread_mutex_lock(&s->lock);
     size_t left = s->out.len - s->sent;
-    ptrdiff_t taken = s->gone ? -2 : left ? (ptrdiff_t)(left < n ? left : n) : s->ended ? -1 : 0;
+    ptrdiff_t taken = s->gone    ? s->ended ? -2 : 0
+                      : left     ? (ptrdiff_t)(left < n ? left : n)
+                      : s->ended ? -1
+                                 : 0;
     if (taken > 0) {
         memcpy(to, s->out.s + s->sent, (size_t)taken);
         s->sent += (size_t)taken;

@@ -5,6 +5,7 @@
 #define SERVER_STREAM_H
 #include "base/str.h"
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Bytes that may wait for a slow reader before the generation waits too, and below which it goes on. */
 #define STREAM_HIGH ((size_t)256 << 10)
@@ -28,18 +29,15 @@ void stream_release(stream *s); /* one holder less */
 void stream_head(stream *s, int status, bool events);
 void stream_write(stream *s, const void *data, size_t n);
 void stream_end(stream *s, const stream_counts *c);
-bool stream_gone(stream *s);      /* nobody reads any more */
-size_t stream_waiting(stream *s); /* bytes that were not taken yet */
-/* The connection's socket, to look whether the client is still there; -1 when it is known not to be. */
-int stream_socket(stream *s);
-/* The client went away, or is made to: what comes is dropped, and the sender closes. */
-void stream_abandon(stream *s);
-/* The client sends no more. Whether it still reads shows when something is sent to it: once, an interim
- * answer
- * ("100 Continue", which says nothing) before the head, a comment among events. Who has gone resets the
- * connection then. One that knows no interim answers (HTTP/1.0) is taken to have gone. True: it is under way.
- */
-bool stream_probe(stream *s);
+/* Nobody reads any more. Asks the connection's socket too, so that it is so as soon as the system knows,
+ * whatever other threads get to do. A client that closes its side of the connection has left: whether it
+ * would still read can't be known before it has been sent something. */
+bool stream_gone(stream *s);
+const atomic_bool *stream_left(const stream *s); /* set once it is known; it lives as long as s */
+size_t stream_waiting(stream *s);                /* bytes that were not taken yet */
+/* In place of stream_end(), where the client has left, or is made to: what comes is dropped, the sender
+ * closes. */
+void stream_abandon(stream *s, const stream_counts *c);
 /* What the head is to say of the request: the job's id, and the sampling that applies. Before stream_head().
  */
 void stream_label(stream *s, const char *id, const str *settings);
@@ -48,7 +46,7 @@ void stream_label(stream *s, const char *id, const str *settings);
 
 typedef enum { STREAM_WAIT, STREAM_WHOLE, STREAM_EVENTS, STREAM_CLOSED } stream_state;
 
-void stream_attach(stream *s, int socket, bool interim);               /* interim answers may be sent */
+void stream_attach(stream *s, int socket); /* the connection's, until stream_detach() */
 void stream_labels(stream *s, const char **id, const char **settings); /* "" where there are none; s's */
 /* STREAM_WAIT: no head yet, or a whole body that isn't complete; pause(ctx) was called, with the stream
  * locked: wake() will come. */
@@ -56,6 +54,8 @@ stream_state stream_ready(stream *s, int *status, void (*pause)(void *ctx), void
 /* Takes up to n bytes. 0: none now, pause() was called; -1: that was all; -2: abandoned. drained: there is
  * room again where there was none. */
 ptrdiff_t stream_read(stream *s, void *to, size_t n, void (*pause)(void *ctx), void *ctx, bool *drained);
+/* The client has left. Only tells who makes, who ends it. */
+void stream_leave(stream *s);
 /* The whole body; it is the caller's then. */
 str stream_take(stream *s);
 void stream_counted(stream *s, stream_counts *c);

@@ -11,6 +11,7 @@
 
 struct watched {
     int socket;
+    stream *s;    /* NULL: no answer is being made */
     bool left;    /* its client sends no more, or is to go */
     double since; /* a request has been expected; 0: it is being served */
     watched *prev, *next;
@@ -89,8 +90,16 @@ void watch_serving(watch *w, watched *c) {
     pthread_mutex_unlock(&w->lock);
 }
 
+void watch_answering(watch *w, watched *c, stream *s) {
+    pthread_mutex_lock(&w->lock);
+    c->s = s;
+    if (c->left) stream_leave(s);
+    pthread_mutex_unlock(&w->lock);
+}
+
 void watch_expecting(watch *w, watched *c) {
     pthread_mutex_lock(&w->lock);
+    c->s = NULL;
     c->since = clock_seconds();
     make_room(w, NULL);
     pthread_mutex_unlock(&w->lock);
@@ -103,11 +112,15 @@ size_t watch_count(watch *w) {
     return n;
 }
 
-/* Who has sent the last byte. */
+/* Who has sent the last byte: what is made for them needn't be. */
 static void find_leaving(watch *w) {
     struct epoll_event e[64];
     int n = epoll_wait(w->leaving, e, 64, 0);
-    for (int i = 0; i < n; i++) ((watched *)e[i].data.ptr)->left = true;
+    for (int i = 0; i < n; i++) {
+        watched *c = e[i].data.ptr;
+        c->left = true;
+        if (c->s) stream_leave(c->s);
+    }
 }
 
 /* libmicrohttpd takes a read that doesn't fill its buffer for the end of what there is, also where the end of

@@ -3,7 +3,7 @@
  * many: the one that a request has been expected of for longest. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
-#include <stddef.h>
+#include "server/stream.h"
 
 typedef struct watch watch;
 typedef struct watched watched;
@@ -12,7 +12,10 @@ watch *watch_new(size_t most); /* NULL: the system has no descriptor for it */
 void watch_free(watch *w);
 watched *watch_add(watch *w, int socket); /* a request is expected from now on */
 void watch_remove(watch *w, watched *c);
-void watch_serving(watch *w, watched *c);   /* it is there */
+void watch_serving(watch *w, watched *c); /* it is there */
+/* An answer to it is being made: until watch_expecting() s is told when the client leaves, at once where it
+ * has left. */
+void watch_answering(watch *w, watched *c, stream *s);
 void watch_expecting(watch *w, watched *c); /* the next one may come */
 size_t watch_count(watch *w);
 /* Waits so many milliseconds at most, a signal ends that; then shuts those down that have been expected for
