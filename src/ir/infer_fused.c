@@ -69,10 +69,7 @@ bool rule_fused_delta(infer *in) {
     ir_type s = inf_type(in, A_memory), v = inf_type(in, A_value);
     if (s.rank != 4 || v.rank < 1 || in->op->n_out != (inf_has(in, A_low) ? 3u : 2u))
         return inf_bad(in, A_memory, "expected rank 4");
-    for (uint32_t i = 1; i < in->op->n_out; i++) {
-        in->out[i] = s;
-        in->out[i].dtype = DT_FP16;
-    }
+    for (uint32_t i = 1; i < in->op->n_out; i++) in->out[i] = s;
     in->out[0] = v;
     return output_dtype(in);
 }
@@ -82,7 +79,6 @@ bool rule_fused_conv_step(infer *in) {
     if (s.rank != 3 || w.rank != 3) return inf_bad(in, A_memory, "expected rank 3");
     in->out[0] = in->out[1] = s;
     in->out[0].dim[2] = 1;
-    in->out[1].dtype = DT_FP16;
     return output_dtype(in);
 }
 
@@ -91,7 +87,6 @@ bool rule_fused_conv(infer *in) {
     if (s.rank != 3 || x.rank != 3 || w.rank != 3) return inf_bad(in, A_memory, "expected rank 3");
     in->out[0] = x;
     in->out[1] = s;
-    in->out[1].dtype = DT_FP16;
     return output_dtype(in);
 }
 
@@ -99,10 +94,7 @@ bool rule_fused_delta_rule(infer *in) {
     ir_type s = inf_type(in, A_memory), v = inf_type(in, A_value);
     if (s.rank != 4 || v.rank != 4 || in->op->n_out != (inf_has(in, A_low) ? 3u : 2u))
         return inf_bad(in, A_memory, "expected rank 4");
-    for (uint32_t i = 1; i < in->op->n_out; i++) {
-        in->out[i] = s;
-        in->out[i].dtype = DT_FP16;
-    }
+    for (uint32_t i = 1; i < in->op->n_out; i++) in->out[i] = s;
     in->out[0] = v;
     if (inf_has(in, A_gamma)) { /* by token */
         const int64_t dim[] = {v.dim[2], v.dim[0], v.dim[1]};

@@ -189,16 +189,16 @@ bool lower_fused_attention(lower *l, const ir_op *op) {
 
 bool lower_takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_value *out, place *target) {
     place m = *lower_at(l, ir_in(op, memory));
-    if (m.store != DT_FP16 || !lower_state_passes(l, &m, out)) return false;
+    bool wide = !m.store && m.type.dtype == DT_FP32 && !l->strict; /* kernels that round know fp16 alone */
+    if ((m.store != DT_FP16 && !wide) || !lower_state_passes(l, &m, out)) return false;
     *target = m;
     return true;
 }
 
-/* What a recurrence changes: the state's memory, or (outside of strict mode) a copy in cells. */
-static bool recurrent_memory(lower *l, const ir_op *op, ir_operand name, const ir_value *out, place *target) {
-    if (lower_takes_over(l, op, name, out, target)) return true;
+bool lower_memory(lower *l, const ir_op *op, const ir_value *out, place *target) {
+    if (lower_takes_over(l, op, A_memory, out, target)) return true;
     if (l->strict) return false;
-    place x = lower_in(l, op, name);
+    place x = lower_in(l, op, A_memory);
     *target = lower_fresh(l, &out->type);
     return lower_copy(l, *target, x, false);
 }
@@ -212,7 +212,7 @@ bool lower_fused_delta(lower *l, const ir_op *op) {
         if (turned || !lower_takes_over(l, op, A_memory, op->out[1], &out[1]) ||
             !lower_takes_over(l, op, A_low, op->out[2], &out[2]))
             return lower_reference(l, op);
-    } else if (!recurrent_memory(l, op, A_memory, op->out[1], &out[1])) {
+    } else if (!lower_memory(l, op, op->out[1], &out[1])) {
         return l->e->code ? false : lower_reference(l, op);
     }
     static const ir_operand names[] = {A_query, A_key, A_value, A_decay, A_beta};
@@ -243,8 +243,8 @@ bool lower_fused_conv_step(lower *l, const ir_op *op) {
     const ir_type *m = &ir_in(op, A_memory)->type;
     place out[2], in[2];
     int64_t kept = lower_int(l, op, A_kept, m->dim[2]);
-    if (kept >= 8 ? !lower_takes_over(l, op, A_memory, op->out[1], &out[1])
-                  : !recurrent_memory(l, op, A_memory, op->out[1], &out[1]))
+    if (kept >= 8 ? m->dtype != DT_FP16 || !lower_takes_over(l, op, A_memory, op->out[1], &out[1])
+                  : !lower_memory(l, op, op->out[1], &out[1]))
         return l->e->code ? false : lower_reference(l, op);
     in[0] = lower_dense(l, lower_in(l, op, A_x));
     in[1] = lower_dense(l, lower_in(l, op, A_weight));

@@ -59,7 +59,7 @@ bool lower_fused_conv(lower *l, const ir_op *op) {
                          .w_tap = 1,
                          .w_channel = kept + 1,
                          .silu = lower_int(l, op, A_activate, 0),
-                         .state = {.type = KERN_F16}};
+                         .state = {.type = out[1].store ? KERN_F16 : KERN_F32}};
     s->with_valid = ir_in(op, A_valid) != NULL;
     if (s->with_valid) in[2] = valid_tokens(l, lower_dense(l, lower_in(l, op, A_valid)), tokens);
     lower_updates(
@@ -106,9 +106,11 @@ bool lower_fused_delta_rule(lower *l, const ir_op *op) {
     uint32_t n_out = op->n_out, n_in = 5;
     int64_t heads = v->dim[0] * v->dim[1], dv = m->dim[3];
     bool gated = ir_in(op, A_gamma) != NULL;
-    if (l->strict || heads * v->dim[2] * dv == 0 || !lower_takes_over(l, op, A_memory, op->out[1], &out[1]) ||
-        (n_out == 3 && !lower_takes_over(l, op, A_low, op->out[2], &out[2])))
-        return lower_reference(l, op);
+    if (l->strict || heads * v->dim[2] * dv == 0) return lower_reference(l, op);
+    if (n_out == 3 ? !lower_takes_over(l, op, A_memory, op->out[1], &out[1]) ||
+                         !lower_takes_over(l, op, A_low, op->out[2], &out[2])
+                   : !lower_memory(l, op, op->out[1], &out[1]))
+        return l->e->code ? false : lower_reference(l, op);
     step_tokens_delta *s = ARENA_NEW(l->a, step_tokens_delta);
     kern_delta *j = &s->job;
     *j = (kern_delta){.repeat = v->dim[1] / ir_in(op, A_query)->type.dim[1],
@@ -122,7 +124,7 @@ bool lower_fused_delta_rule(lower *l, const ir_op *op) {
                       .eps = (float)lower_number(l, op, A_epsilon, 0),
                       .weight = gated ? lower_vector(l, op, A_gamma) : NULL,
                       .z_step = {dv, heads * dv},
-                      .state = {.type = KERN_F16}};
+                      .state = {.type = out[1].store ? KERN_F16 : KERN_F32}};
     in[0] = by_head(l, lower_in(l, op, A_query), &j->q_step);
     in[1] = by_head(l, lower_in(l, op, A_key), &j->k_step);
     in[2] = by_head(l, lower_in(l, op, A_value), &j->v_step);

@@ -168,6 +168,10 @@ static void delta_head(const token *t, float *S, float *recall, float *o) {
     }
 }
 
+float ev_kept(const ref_eval *v, float x) {
+    return rounded(v->op->out[1]->type.dtype == DT_FP16, x);
+}
+
 /* memory [1,N,dk,dv]; query and key: dk numbers for each head or for groups of them; value: dv, decay, beta:
  * 1 for each. */
 bool ev_fused_delta(ref_eval *v) {
@@ -196,7 +200,7 @@ bool ev_fused_delta(ref_eval *v) {
         delta_head(&t, S, S + dk * dv, ref_floats(&v->out[0]) + h * dv);
         for (int64_t i = 0; i < dk * dv; i++) {
             int64_t at = h * dk * dv + (turned ? i % dv * dk + i / dv : i);
-            float hi = num_round_f16(S[i]);
+            float hi = ev_kept(v, S[i]);
             ref_floats(&v->out[1])[at] = hi;
             if (tl) ref_floats(&v->out[2])[at] = num_round_f16(S[i] - hi);
         }
@@ -220,7 +224,7 @@ bool ev_fused_conv_step(ref_eval *v) {
         for (int64_t i = 0; i <= n; i++) {
             float a = i < n ? s[c * m + i] : x[c];
             sum += a * w[c * (n + 1) + i];
-            if (i) kept[i - 1] = num_round_f16(a);
+            if (i) kept[i - 1] = ev_kept(v, a);
         }
         ref_floats(&v->out[0])[c] = sum;
     }

@@ -30,7 +30,7 @@ bool ev_fused_conv(ref_eval *v) {
             for (int64_t i = 0; i <= n; i++) sum += column[t + i] * w[c * (n + 1) + i];
             y[t] = activate ? silu(sum) : sum;
         }
-        for (int64_t i = 0; i < n; i++) kept[i] = num_round_f16(column[valid + i]);
+        for (int64_t i = 0; i < n; i++) kept[i] = ev_kept(v, column[valid + i]);
     }
     return true;
 }
@@ -125,7 +125,7 @@ bool ev_fused_delta_rule(ref_eval *v) {
             if (r.gamma) rule_output(&r, r.gate ? r.gate + by_token * r.dv : NULL, o);
         }
         for (int64_t i = 0; i < size; i++) {
-            float hi = num_round_f16(S[i]);
+            float hi = ev_kept(v, S[i]);
             ref_floats(&v->out[1])[h * size + i] = hi;
             if (tl) ref_floats(&v->out[2])[h * size + i] = num_round_f16(S[i] - hi);
         }

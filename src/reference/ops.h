@@ -37,6 +37,8 @@ ref_op_fn ev_lut_to_dense, ev_affine_dequantize, ev_blockwise, ev_sparse_to_dens
 /* fused.c */
 ref_op_fn ev_fused_norm, ev_fused_attention, ev_fused_swiglu, ev_fused_rope, ev_fused_delta, ev_fused_conv_step, ev_fused_linear,
     ev_fused_blend;
+/* What a recurrence keeps of x: result 1 is its memory. */
+float ev_kept(const ref_eval *v, float x);
 /* fused_tokens.c */
 ref_op_fn ev_fused_conv, ev_fused_delta_rule;
 /* quantize.c */
