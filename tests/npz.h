@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
     file_map map;
-    npz_array array[16];
+    npz_array array[48];
     size_t n;
 } npz;
 
@@ -45,6 +45,7 @@ static inline npz *npz_open(const char *path) {
     if (!file_open_map(&z->map, path, &e)) fail_msg("%s", e.msg);
     const uint8_t *p = z->map.data, *end = p + z->map.size;
     while (p + 30 < end && num_get32(p) == 0x04034B50) { /* local headers, one behind the other */
+        assert_true(z->n < sizeof z->array / sizeof *z->array);
         npz_array *a = &z->array[z->n++];
         uint32_t size = num_get32(p + 18);
         uint16_t name = num_get16(p + 26), extra = num_get16(p + 28);

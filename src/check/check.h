@@ -35,6 +35,34 @@ lm *check_reference(const char *checkpoint, const lm *artifact, check_watch *w, 
 /* A Core AI asset: its values have no names. */
 bool check_is_asset(const lm *artifact);
 
+/* ---- composites of a Core AI asset ---- */
+
+#define CHECK_COMPOSITES 16 /* kinds that are told apart; there are five that plans know */
+/* What a composite makes of its operands may differ from what its decomposition makes of them, in relation to
+ * the largest number of a result (to 1 where all are smaller): in fp32 by other orders of sums; in fp16,
+ * which decompositions round to at every op, by ten of its units. */
+#define CHECK_COMPOSITE_FLOAT 1e-5
+#define CHECK_COMPOSITE_HALF  0.01
+
+typedef struct {
+    char kind[64];
+    size_t graphs, declared; /* that are called; of which so many are run as what they declare */
+    double error;            /* the largest difference, measured by what is allowed */
+    bool half;               /* of a result in fp16 */
+} check_composite;
+
+typedef struct {
+    check_composite kind[CHECK_COMPOSITES];
+    size_t n;
+} check_composites;
+
+/* Every composite of the asset at path that is run as what it declares, on made-up operands beside its
+ * decomposition. */
+bool check_composites_run(check_composites *r, const char *path, err *e);
+bool check_composite_holds(const check_composite *c);
+/* "1 of 1 composites rope run as declared, at most ... from the decomposition". */
+void check_composite_text(const check_composite *c, str *s);
+
 /* ---- what is fed ---- */
 
 typedef struct {
@@ -310,7 +338,8 @@ typedef struct {
     uint64_t values[CHECK_CLASSES], bytes[CHECK_CLASSES]; /* weights as stored, the table among vocabulary */
     uint64_t file_bytes;                                  /* of packages and table */
     size_t states;
-    size_t checked_files; /* whose digest or size the metadata states */
+    size_t checked_files;        /* whose digest or size the metadata states */
+    check_composites composites; /* of an asset */
 } check_structure;
 
 /* Weights, states and files of the artifact against each other and against its metadata. failures: a line a

@@ -218,6 +218,15 @@ static void add_structure(str *s, const check_structure *t) {
         add_count(s, "stored_twice", t->package[i].double_bytes);
         str_addc(s, '}');
     }
+    if (t->composites.n) str_adds(s, "],\"composites\":[");
+    for (size_t i = 0; i < t->composites.n; i++) {
+        const check_composite *c = &t->composites.kind[i];
+        next(s, !i);
+        str_printf(s, "\"graphs\":%zu,\"declared\":%zu", c->graphs, c->declared);
+        add_name(s, "kind", c->kind);
+        add_number(s, "error", c->error);
+        str_addc(s, '}');
+    }
     str_adds(s, "],\"classes\":[");
     for (int i = 0; i < CHECK_CLASSES; i++) {
         next(s, !i);

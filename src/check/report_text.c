@@ -125,6 +125,11 @@ static void add_structure(const check_side *side, str *s) {
         str_printf(s, "; %zu file%s held against the metadata", t->checked_files,
                    str_plural(t->checked_files));
     str_addc(s, '\n');
+    for (size_t i = 0; i < t->composites.n; i++) {
+        str_adds(s, "                   ");
+        check_composite_text(&t->composites.kind[i], s);
+        str_addc(s, '\n');
+    }
 }
 
 static void add_ranges(const check_report *report, str *s) {

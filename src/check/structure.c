@@ -149,6 +149,17 @@ static bool compare_metadata(check_structure *r, str *failures, const char *path
     return ok;
 }
 
+static bool judge_composites(check_structure *r, str *failures, const lm *artifact, err *e) {
+    if (!check_is_asset(artifact)) return true;
+    if (!check_composites_run(&r->composites, rt_model_path(artifact->model[0]), e)) return false;
+    for (size_t i = 0; i < r->composites.n; i++) {
+        if (check_composite_holds(&r->composites.kind[i])) continue;
+        check_composite_text(&r->composites.kind[i], failures);
+        str_addc(failures, '\n');
+    }
+    return true;
+}
+
 bool check_structure_run(check_structure *r, str *failures, const char *path, const lm *artifact,
                          check_watch *w, err *e) {
     *r = (check_structure){.n = artifact->n_model};
@@ -160,7 +171,8 @@ bool check_structure_run(check_structure *r, str *failures, const char *path, co
         r->file_bytes += r->package[i].bytes;
         judge_sharing(&r->package[i], failures);
     }
-    return (count_table(r, artifact, e) && (!artifact->ours || compare_metadata(r, failures, path, w, e))) ||
+    return (judge_composites(r, failures, artifact, e) && count_table(r, artifact, e) &&
+            (!artifact->ours || compare_metadata(r, failures, path, w, e))) ||
            err_where(e, "structure");
 }
 

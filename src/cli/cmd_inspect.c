@@ -1,3 +1,4 @@
+#include "check/check.h"
 #include "cli/inspect_asset.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -546,15 +547,48 @@ static bool open_artifact(artifact *x, const char *path, err *e) {
     return true;
 }
 
+/* One line for each kind of composite; those that don't do what they declare are violations. */
+static void verify_composites(violations *v, const char *path) {
+    check_composites r;
+    err e = {0};
+    if (!check_composites_run(&r, path, &e)) {
+        if (!v->json) str_printf(v->out, "composites are not compared: %s\n", e.msg);
+        return;
+    }
+    for (size_t i = 0; i < r.n; i++) {
+        const check_composite *c = &r.kind[i];
+        str text = {0};
+        check_composite_text(c, &text);
+        if (!check_composite_holds(c))
+            add_violation(v, "composite", text.s);
+        else if (!v->json)
+            str_printf(v->out, "%s\n", text.s);
+        str_free(&text);
+    }
+}
+
+static bool verify_asset(str *out, const ai_asset *x, bool as_json, err *e) {
+    violations v = {.out = out, .json = as_json};
+    bool absent;
+    if (!ai_asset_check_hash(x, &absent, e)) return false;
+    if (as_json) str_adds(out, "{\"violations\":[");
+    if (absent && !as_json) str_adds(out, "main.hash is absent\n");
+    verify_composites(&v, x->path);
+    if (as_json)
+        str_adds(out, "]}\n");
+    else
+        str_printf(out, v.count ? "%zu violation%s\n" : "every rule is kept\n", v.count, str_plural(v.count));
+    return !v.count;
+}
+
 /* A Core AI asset is shown as it is: its ops are other ones. */
 static void show_asset(const cli_args *a, const char *path, int *code) {
     err e = {0};
     ai_asset *x = ai_asset_open(path, &e);
     str out = {0};
-    bool absent;
+    bool kept = true;
     if (x && cli_flag(a, "verify")) {
-        if (ai_asset_check_hash(x, &absent, &e))
-            str_adds(&out, absent ? "main.hash is absent\n" : "every rule is kept\n");
+        kept = verify_asset(&out, x, cli_flag(a, "json"), &e);
     } else if (x && cli_flag(a, "json")) {
         inspect_asset_json(&out, x);
     } else if (x) {
@@ -563,7 +597,7 @@ static void show_asset(const cli_args *a, const char *path, int *code) {
     cli_out(str_get(&out), out.len);
     str_free(&out);
     ai_asset_close(x);
-    *code = e.code ? cli_fail(&e) : CLI_OK;
+    *code = e.code ? cli_fail(&e) : kept ? CLI_OK : CLI_FAILED;
 }
 
 static bool is_asset(const cli_args *a, int *code) {

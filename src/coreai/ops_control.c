@@ -9,7 +9,7 @@ bool ai_op_invoke(ai_read *r, ir_opcode code) {
     if (!g) return ai_fail(r, ERR_FORMAT, "it calls a graph that isn't there");
     bool done = false;
     if (!r->decompose && !ai_composite(r, g, &done)) return false;
-    if (done) return true;
+    if (done) return ++r->declared;
     size_t i = (size_t)(g - r->t->graph);
     if (r->active[i]) return ai_fail(r, ERR_FORMAT, "graph %.60s calls itself", g->name);
     ai_lowered *in = ARENA_ARRAY(r->a, ai_lowered, op->n_in), *out = ARENA_ARRAY(r->a, ai_lowered, op->n_out);

@@ -364,6 +364,14 @@ static void sweep(ai_read *r, ir_block *b, bool *used) {
     b->n_op -= keep;
 }
 
+/* The function that was just read, without what is there twice or for nothing. */
+static void tidy(ai_read *r) {
+    ir_function *f = r->p->func[r->p->n_func - 1];
+    share(r, f);
+    sweep(r, &f->body, ARENA_ARRAY(r->a, bool, f->n_values));
+    arena_reset(r->scratch);
+}
+
 static bool read_function(ai_read *r, const ai_graph *g) {
     uint32_t n = g->op->prop[AI_GRAPH_TYPE]->type->n_result;
     ai_lowered *in = ARENA_ARRAY(r->a, ai_lowered, g->body->n_arg), *out = ARENA_ARRAY(r->a, ai_lowered, n);
@@ -375,47 +383,113 @@ static bool read_function(ai_read *r, const ai_graph *g) {
               add_results(r, g, out, n);
     r->active[g - r->t->graph] = false;
     ir_build_end(&r->b);
-    if (!ok) return false;
-    ir_function *f = r->p->func[r->p->n_func - 1];
-    share(r, f);
-    sweep(r, &f->body, ARENA_ARRAY(r->a, bool, f->n_values));
-    arena_reset(r->scratch);
+    if (ok) tidy(r);
+    return ok;
+}
+
+/* ---- composites alone ---- */
+
+/* What the call hands over: constants as they are, all else as inputs. */
+static bool add_operands(ai_read *r, const ai_op *call, const ai_graph *g) {
+    for (uint32_t i = 0; i < call->n_in; i++) {
+        const ai_value *v = call->in[i];
+        const char *name = ai_graph_feature(g, AI_GRAPH_ARGS, i);
+        ir_type type;
+        r->at[v->id] = (ai_lowered){.type = v->type};
+        r->op = v->def;
+        if (v->def && !strcmp(v->def->name, "primitive.constant_v1")) {
+            if (!ai_op_constant(r, OP_const)) return false;
+            continue;
+        }
+        r->op = call;
+        if (!ai_to_ir(r, v->type, &type)) return false;
+        r->at[v->id].v = b_input(&r->b, name ? name : arena_printf(r->a, "operand_%u", i), type);
+    }
+    return ai_ok(r);
+}
+
+static bool read_composite(ai_read *r, const ai_graph *from, const ai_op *call, const ai_graph *g) {
+    r->graph = from;
+    r->b = ir_build(r->p, g->name, IR_SPEC_COREAI, r->e);
+    bool ok = add_operands(r, call, g);
+    r->op = call;
+    ok = ok && ai_op_invoke(r, OP_NONE);
+    for (uint32_t i = 0; ok && i < call->n_out; i++) {
+        ir_value *v = ai_value_of(r, call->out[i]);
+        b_output(&r->b, b_op(&r->b, OP_identity, arena_printf(r->a, "result_%u", i), A_x, v, A_NONE));
+    }
+    ok = ok && ai_ok(r);
+    ir_build_end(&r->b);
+    if (ok) tidy(r);
+    return ok;
+}
+
+/* Those that a graph calls, each once. */
+static bool read_composites(ai_read *r, coreai_composite *list) {
+    bool *seen = ARENA_ARRAY(r->a, bool, r->t->n_graph);
+    for (uint32_t i = 0; i < r->t->n_graph; i++) {
+        const ai_region *body = r->t->graph[i].body;
+        for (uint32_t k = 0; k < body->n_op; k++) {
+            const ai_op *op = body->op[k];
+            const ai_graph *g = strcmp(op->name, "dataflow.invoke_v1") ? NULL : ai_callee(r->t, op);
+            if (!g || !ai_composite_kind(g) || seen[g - r->t->graph]) continue;
+            seen[g - r->t->graph] = true;
+            uint32_t declared = r->declared;
+            if (!read_composite(r, &r->t->graph[i], op, g)) return false;
+            list[r->p->n_func - 1] =
+                (coreai_composite){ai_composite_kind(g), g->name, r->declared > declared};
+        }
+    }
     return true;
 }
 
+/* ---- all functions ---- */
+
+/* composites: their list, when they are wanted alone. */
 static coreml_model *read_model(arena *a, const ai_tree *t, const coreai_options *o, int64_t context,
-                                err *e) {
+                                coreai_composite *composites, err *e) {
     ai_read r = {.t = t, .a = a, .scratch = arena_new(), .e = e, .p = ir_program_new(a)};
     r.at = ARENA_ARRAY(a, ai_lowered, t->n_value);
     r.active = ARENA_ARRAY(a, bool, t->n_graph);
     r.decompose = o && o->decompose;
     r.capacity = o && o->capacity ? o->capacity : context ? context : COREAI_CAPACITY;
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < t->n_graph; i++)
+    bool ok = !composites || read_composites(&r, composites);
+    for (uint32_t i = 0; ok && !composites && i < t->n_graph; i++)
         ok = t->graph[i].is_private || read_function(&r, &t->graph[i]);
     arena_free(r.scratch);
+    if (ok && composites && !r.p->n_func) return NULL;
     if (ok && !r.p->n_func) ok = err_set(e, ERR_FORMAT, "there is no graph to run");
     return ok ? coreml_model_new(a, r.p, IR_SPEC_COREAI) : NULL;
 }
 
 /* ---- packages ---- */
 
-static coreml_package *as_package(ai_asset *x, const coreai_options *o, err *e) {
+static coreml_package *as_package(ai_asset *x, const coreai_options *o, coreai_composite *composites,
+                                  err *e) {
     coreml_package *p = ARENA_NEW(x->a, coreml_package);
     p->a = x->a;
     p->path = x->path;
     p->files = files_new(x->a);
     p->files->model = x->code;
-    p->model = read_model(x->a, x->tree, o, x->context, e);
+    p->model = read_model(x->a, x->tree, o, x->context, composites, e);
     if (p->model) return p;
-    if (*x->path) err_where(e, "%s", x->path);
+    if (*x->path && e->code) err_where(e, "%s", x->path);
     coreml_close(p);
     return NULL;
 }
 
 coreml_package *coreai_open(const char *path, const coreai_options *o, err *e) {
     ai_asset *x = ai_asset_open(path, e);
-    return x ? as_package(x, o, e) : NULL;
+    return x ? as_package(x, o, NULL, e) : NULL;
+}
+
+coreml_package *coreai_open_composites(const char *path, bool decompose, const coreai_composite **list,
+                                       err *e) {
+    ai_asset *x = ai_asset_open(path, e);
+    if (!x) return NULL;
+    coreai_composite *c = ARENA_ARRAY(x->a, coreai_composite, (size_t)x->tree->n_graph + 1);
+    *list = c;
+    return as_package(x, &(coreai_options){.decompose = decompose}, c, e);
 }
 
 coreml_package *coreai_open_memory(const void *code, size_t n, const coreai_options *o, err *e) {
@@ -423,7 +497,7 @@ coreml_package *coreai_open_memory(const void *code, size_t n, const coreai_opti
     ai_asset *x = ARENA_NEW(a, ai_asset);
     *x = (ai_asset){.a = a, .path = ""};
     x->tree = ai_tree_read(a, code, n, e);
-    if (x->tree) return as_package(x, o, e);
+    if (x->tree) return as_package(x, o, NULL, e);
     arena_free(a);
     return NULL;
 }

@@ -35,6 +35,7 @@ typedef struct {
     const ai_op *op;
     bool decompose;       /* read composites' own decompositions, whatever they say they are */
     bool *active;         /* by graph: it is being read, further out */
+    uint32_t declared;    /* calls that were taken by what they declare */
     int depth;            /* of calls and regions */
     uint64_t ops;         /* read so far */
     uint64_t bytes;       /* of constants that had to be made larger than they are in the file */
@@ -89,7 +90,9 @@ void ai_propagate(ai_read *r, const ai_op *op);
 /* Reads a region with these arguments; out gets what its terminator passes on (n_out of them). */
 bool ai_region_read(ai_read *r, const ai_region *g, const ai_lowered *in, uint32_t n_in, ai_lowered *out,
                     uint32_t n_out);
-/* composite.c: *done false: it is to be read from its decomposition. */
+/* composite.c: what a graph says it is a decomposition of (NULL: nothing), and the call of it that is being
+ * read. *done false: it is to be read from its decomposition. */
+const char *ai_composite_kind(const ai_graph *g);
 bool ai_composite(ai_read *r, const ai_graph *g, bool *done);
 /* Every element along the axis, times in a row: as converters repeat keys and values for query heads. */
 ir_value *ai_repeated(ai_read *r, ir_value *x, int axis, int64_t times);

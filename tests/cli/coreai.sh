@@ -13,6 +13,13 @@ shows '^graph @main'
 shows 'primitive.gather_nd_v1'
 expect 0 '' "$millet" inspect "$case/tiny_none" --verify
 shows '^every rule is kept$'
+shows '^2 of 2 composites rms_norm run as declared, at most '
+shows '^1 of 1 composite rope run as declared, at most '
+made=$(dirname "$0")/../data/coreai
+expect 1 '' "$millet" inspect "$made/composite_untrue.aimodel" --verify
+shows '^composite: 1 of 1 composite rms_norm run as declared, at most .* from the decomposition'
+expect 1 '' "$millet" inspect "$made/composite_untrue.aimodel" --verify --json
+shows '^{"violations":\[{"rule":"composite","message":"1 of 1 composite rms_norm'
 expect 0 '' "$millet" inspect "$case/tiny_none/tiny_none.aimodel" --plan
 shows '^plan of main: .* 0 without a kernel'
 expect 0 '' "$millet" inspect "$case/tiny_none" --json

@@ -1,6 +1,7 @@
 /* Core AI assets, run. The oracles are transformers in fp32 (on the dequantised weights where these are
  * int4), and Apple's own runtime for single ops. */
 #define _GNU_SOURCE
+#include "check/check.h"
 #include "coreai/package.h"
 #include "generate/decoder.h"
 #include "npz.h"
@@ -72,20 +73,27 @@ static void test_ops(void **state) {
         for (int k = 0; k < 2; k++) run_op(names[i], modes[k]);
 }
 
-/* Assets of tests/oracle/make_coreai_ops.py: calls in0_X -> out0_X, in1_X ... */
-static void run_made(const char *name, rt_mode mode) {
-    char path[300], key[40];
-    err e = {0};
+static const char *made_path(const char *name, const char *suffix) {
+    static char path[300];
     const char *root = getenv("MILLET_SOURCE");
-    snprintf(path, sizeof path, "%s/tests/data/coreai/%s.npz", root ? root : ".", name);
-    npz *z = npz_open(path);
-    snprintf(path, sizeof path, "%s/tests/data/coreai/%s.aimodel", root ? root : ".", name);
-    rt_model *m = rt_model_open(path, &e);
+    snprintf(path, sizeof path, "%s/tests/data/coreai/%s.%s", root ? root : ".", name, suffix);
+    return path;
+}
+
+/* Assets of tests/oracle/make_coreai_ops.py and make_coreai_composites.py: calls in0_X -> out0_X, in1_X ...
+ */
+static void run_made(const char *name, rt_mode mode, bool decompose) {
+    char key[40];
+    err e = {0};
+    npz *z = npz_open(made_path(name, "npz"));
+    coreml_package *p =
+        coreai_open(made_path(name, "aimodel"), &(coreai_options){.decompose = decompose}, &e);
+    rt_model *m = p ? rt_model_of(p, &e) : NULL;
     if (!m || !rt_model_linear(m, "exact", &e)) fail_msg("%s", e.msg);
     rt_session *s = rt_session_new(m, mode, &e);
     size_t compared = 0;
     for (int call = 0; call < 2; call++) {
-        rt_tensor in[8], out[8];
+        rt_tensor in[24], out[8];
         rt_call c = {.in = in, .out = out};
         int n = snprintf(key, sizeof key, "in%d_", call);
         for (size_t i = 0; i < z->n; i++)
@@ -114,7 +122,67 @@ static void test_made(void **state) {
         "weight_ui4_both", "palette1",    "palette2",        "palette3",        "palette4",
         "palette6",        "palette8",    "branch",          "gather_mm"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (int k = 0; k < 2; k++) run_made(names[i], modes[k]);
+        for (int k = 0; k < 2; k++) run_made(names[i], modes[k], false);
+}
+
+/* Every form of composite, by what it declares and by its decomposition. Those that say what plans have no op
+ * for (windows, pairs side by side), or another thing than they do, are read from the latter. */
+static void test_made_composites(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *declared; /* graphs, in order of their first calls */
+    } want[] = {
+        {"composite_norms", "norm_rows norm_gemma norm_heads norm_wide "},
+        {"composite_ropes", "whole part table "},
+        {"composite_attentions", "causal seen masked "},
+        {"composite_deltas", "one unit half "},
+        {"composite_gathers", "plain fused "},
+        {"gather_mm", ""},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const coreai_composite *list = NULL;
+        err e = {0};
+        char declared[200] = "";
+        coreml_package *p = coreai_open_composites(made_path(want[i].name, "aimodel"), false, &list, &e);
+        if (!p) fail_msg("%s: %s", want[i].name, e.msg);
+        for (size_t k = 0; k < p->model->program->n_func; k++) {
+            assert_string_equal(list[k].graph, p->model->program->func[k]->name);
+            if (list[k].declared) strcat(strcat(declared, list[k].graph), " ");
+        }
+        assert_string_equal(declared, want[i].declared);
+        coreml_close(p);
+        for (int k = 0; k < 4; k++) run_made(want[i].name, modes[k & 1], k & 2);
+    }
+}
+
+/* The proof that inspect --verify gives, for every composite of every case. */
+static void test_proof(void **state) {
+    (void)state;
+    static const char *const cases[] = {"tiny_none/tiny_none",
+                                        "tiny_none_b2/tiny_b2",
+                                        "tiny_4bit/tiny_4bit",
+                                        "tiny_qwen35_decode_s1_fp16/tiny_qwen35_decode_s1_fp16",
+                                        "tiny_qwen35_decode_s1_fp16_dynkv/tiny_qwen35_decode_s1_fp16_dynkv",
+                                        "tiny_qwen35_decode_s1_fp32/tiny_qwen35_decode_s1_fp32",
+                                        "ops/gdn_11"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[300];
+        err e = {0};
+        check_composites r;
+        snprintf(path, sizeof path, "coreai/%s.aimodel", cases[i]);
+        if (!check_composites_run(&r, test_case_path(path), &e)) fail_msg("%s: %s", cases[i], e.msg);
+        assert_true(r.n > 0);
+        for (size_t k = 0; k < r.n; k++) {
+            assert_int_equal(r.kind[k].declared, r.kind[k].graphs);
+            if (!check_composite_holds(&r.kind[k]))
+                fail_msg("%s: %s differs by %g", cases[i], r.kind[k].kind, r.kind[k].error);
+        }
+    }
+    check_composites r;
+    err e = {0};
+    assert_true(check_composites_run(&r, made_path("composite_untrue", "aimodel"), &e));
+    assert_int_equal(r.n, 1);
+    assert_false(check_composite_holds(&r.kind[0]));
 }
 
 /* ---- language models ---- */
@@ -261,13 +329,15 @@ static void test_composites(void **state) {
         err e = {0};
         snprintf(path, sizeof path, "coreai/%s/%s.aimodel", models[i].name, models[i].asset);
         const char *file = test_case_path(path);
-        size_t attentions[2] = {0, 0};
+        size_t attentions[2] = {0, 0}, fused[2] = {0, 0};
         for (int decompose = 0; decompose < 2; decompose++) {
             coreml_package *p = coreai_open(file, &(coreai_options){.decompose = decompose}, &e);
             if (!p) fail_msg("%s", e.msg);
             const ir_block *b = &p->model->program->func[0]->body;
-            for (size_t k = 0; k < b->n_op; k++)
+            for (size_t k = 0; k < b->n_op; k++) {
                 attentions[decompose] += b->op[k]->code == OP_causal_attention;
+                fused[decompose] += b->op[k]->code == OP_fused_norm || b->op[k]->code == OP_fused_rope;
+            }
             rt_model *m = rt_model_of(p, &e);
             if (!m || !rt_model_linear(m, "int16", &e)) fail_msg("%s", e.msg);
             static const int one[24] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
@@ -277,6 +347,8 @@ static void test_composites(void **state) {
         }
         assert_true(attentions[0] >= 1);
         assert_int_equal(attentions[1], 0);
+        assert_true(fused[1] == 0 &&
+                    (fused[0] > 0) == !models[i].single); /* the hybrids declare attention alone */
     }
 }
 
@@ -340,8 +412,10 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_double),  cmocka_unit_test(test_ops),        cmocka_unit_test(test_made),
-        cmocka_unit_test(test_models),  cmocka_unit_test(test_composites), cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_double),     cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_made),       cmocka_unit_test(test_made_composites),
+        cmocka_unit_test(test_proof),      cmocka_unit_test(test_models),
+        cmocka_unit_test(test_composites), cmocka_unit_test(test_bundles),
         cmocka_unit_test(test_refused),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));

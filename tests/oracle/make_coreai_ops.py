@@ -135,4 +135,5 @@ def main():
          {"x": random.standard_normal((3, 1, 16)).astype(np.float32), "experts": np.array([[2], [0], [3]], np.int32)})
 
 
-main()
+if __name__ == "__main__":
+    main()
