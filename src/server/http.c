@@ -16,6 +16,9 @@
 #define SWALLOW 8
 /* Kernel memory for what a client hasn't read: what waits beyond is in the stream, which is bounded. */
 #define SEND_BUFFER (64 << 10)
+/* Memory of a connection for its request's head and the answer's, so that heads up to some times the limit
+ * are refused here, in the API's form; what doesn't fit libmicrohttpd refuses, in its own. */
+#define HEAD_MEMORY(limit) (4 * (limit) + (16 << 10))
 /* Connections beyond the limit, for which the watch makes room. */
 #define SPARE 1
 
@@ -182,6 +185,14 @@ static bool framed(exchange *x) {
     return true;
 }
 
+static bool small_head(exchange *x) {
+    size_t n = MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size,
+           most = x->h->o->header;
+    return n <= most ||
+           api_fail(&x->refused, 431, "request_header_too_large", NULL,
+                    "The head of a request may have at most %zu bytes; this one has %zu.", most, n);
+}
+
 static bool too_large(exchange *x) {
     return api_fail(&x->refused, 413, "request_too_large", NULL,
                     "The body of a request may have at most %zu bytes.", x->h->o->body);
@@ -192,7 +203,7 @@ static enum MHD_Result begin(exchange *x, const char *path) {
     const char *length = exchange_header(x, "Content-Length"), *expect = exchange_header(x, "Expect");
     int64_t n = 0;
     if (length && !str_to_int64(length, &n)) n = INT64_MAX;
-    if (!framed(x)) return exchange_error(x, &x->refused); /* closes: the body isn't read */
+    if (!small_head(x) || !framed(x)) return exchange_error(x, &x->refused); /* closes: the body isn't read */
     admit(x, path);
     x->rest = NULL; /* of a string that goes */
     if (n > (int64_t)x->h->o->body) too_large(x);
@@ -298,21 +309,28 @@ static void log_line(const exchange *x, const stream_counts *c) {
     str_free(&b);
 }
 
-static void complete(void *ctx) {
+/* Nothing more is made for it, either. */
+static void forget(void *ctx, const stream_counts *c) {
     exchange *x = ctx;
-    stream_counts counts = {0};
-    if (x->s) {
-        stream_detach(x->s);
-        queue_poke(x->h->q);
-        stream_counted(x->s, &counts);
-    }
-    if (!x->h->o->quiet) log_line(x, &counts);
+    if (!x->h->o->quiet) log_line(x, c);
     METRICS_DO(x->h->metrics, x->h->metrics->responses[x->status / 100]++);
-    watch_expecting(x->h->watch, exchange_watched(x));
-    if (x->s) stream_release(x->s);
     str_free(&x->body);
     atomic_fetch_sub(&x->h->busy, 1);
     mem_free(x);
+}
+
+static void complete(void *ctx) {
+    exchange *x = ctx;
+    const stream_counts none = {0};
+    watch_expecting(x->h->watch, exchange_watched(x));
+    if (x->s) {
+        queue *q = x->h->q;
+        stream_detach(x->s);
+        stream_close(x->s, forget, x);
+        queue_poke(q);
+    } else {
+        forget(x, &none);
+    }
 }
 
 static void on_completed(void *h, struct MHD_Connection *c, void **own,
@@ -364,7 +382,7 @@ bool http_start(http *h, int socket, err *e) {
         NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL, MHD_OPTION_LISTEN_SOCKET,
         socket, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections + SPARE, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)o->idle_limit, MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header + 4096,
+        (unsigned)o->idle_limit, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MEMORY(o->header),
         MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
     return h->daemon || err_set(e, ERR_IO, "libmicrohttpd doesn't start");
 }

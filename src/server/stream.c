@@ -18,6 +18,8 @@ struct stream {
     str settings, out;
     size_t sent; /* of out */
     stream_counts counts;
+    void (*closed)(void *ctx, const stream_counts *c); /* NULL */
+    void *closed_ctx;
 };
 
 stream *stream_new(void (*wake)(void *ctx), void *ctx) {
@@ -32,6 +34,7 @@ void stream_release(stream *s) {
     bool last = !--s->holders;
     pthread_mutex_unlock(&s->lock);
     if (!last) return;
+    if (s->closed) s->closed(s->closed_ctx, &s->counts);
     pthread_mutex_destroy(&s->lock);
     str_free(&s->out);
     str_free(&s->settings);
@@ -172,16 +175,18 @@ str stream_take(stream *s) {
     return body;
 }
 
-void stream_counted(stream *s, stream_counts *c) {
-    pthread_mutex_lock(&s->lock);
-    *c = s->counts;
-    pthread_mutex_unlock(&s->lock);
-}
-
 void stream_detach(stream *s) {
     pthread_mutex_lock(&s->lock);
     s->gone = true;
     s->sleeping = false;
     s->socket = -1;
     pthread_mutex_unlock(&s->lock);
+}
+
+void stream_close(stream *s, void (*closed)(void *ctx, const stream_counts *c), void *ctx) {
+    pthread_mutex_lock(&s->lock);
+    s->closed = closed;
+    s->closed_ctx = ctx;
+    pthread_mutex_unlock(&s->lock);
+    stream_release(s);
 }

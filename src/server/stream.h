@@ -58,6 +58,8 @@ ptrdiff_t stream_read(stream *s, void *to, size_t n, void (*pause)(void *ctx), v
 void stream_leave(stream *s);
 /* The whole body; it is the caller's then. */
 str stream_take(stream *s);
-void stream_counted(stream *s, stream_counts *c);
 void stream_detach(stream *s); /* the connection is no more */
+/* One holder less, as stream_release(). closed() is called once there is none, at once or by who makes: the
+ * counts are the last ones then. */
+void stream_close(stream *s, void (*closed)(void *ctx, const stream_counts *c), void *ctx);
 #endif

@@ -132,12 +132,15 @@ static void send_request(server *s, client *c, int n, int most, bool events, boo
     assert_true(queue_submit(s->q, job_new(&r, &fixture.m, c->out, clock_seconds()), &e));
 }
 
+static void count(void *ctx, const stream_counts *c) {
+    *(stream_counts *)ctx = *c;
+}
+
 /* Behind end(): what was counted of it. */
 static size_t tokens_of(client *c) {
-    stream_counts n;
-    stream_counted(c->out, &n);
+    stream_counts n = {0};
     stream_detach(c->out);
-    stream_release(c->out);
+    stream_close(c->out, count, &n);
     close(c->near);
     if (c->far >= 0) close(c->far);
     return n.new_tokens;
