@@ -125,8 +125,10 @@ typedef struct {
     const char *name;
     double low, high;
     float *real;
-    int64_t *whole;
+    int64_t *whole; /* below 0: no bound */
     uint64_t *seed;
+    bool sampling, open; /* without effect where the most likely token is taken; 0 means no bound */
+    const char *zero;    /* what 0 means, where that isn't plain */
 } setting;
 
 enum { N_SETTINGS = 9 };
@@ -134,20 +136,22 @@ enum { N_SETTINGS = 9 };
 static void settings_of(chat_session *s, setting list[N_SETTINGS]) {
     talk_options *o = talk_options_of(s->t);
     sampler_options *p = &o->sampling;
-    const setting all[N_SETTINGS] = {{"temperature", 0, 100, .real = &p->temperature},
-                                     {"top-k", 0, 1048576, .whole = &p->top_k},
-                                     {"top-p", 0, 1, .real = &p->top_p},
-                                     {"min-p", 0, 1, .real = &p->min_p},
-                                     {"repetition-penalty", 0.01, 100, .real = &p->repetition_penalty},
-                                     {"presence-penalty", -100, 100, .real = &p->presence_penalty},
-                                     {"frequency-penalty", -100, 100, .real = &p->frequency_penalty},
-                                     {"seed", 0, 9007199254740992, .seed = &p->seed},
-                                     {"max-new-tokens", 0, 1048576, .whole = &o->max_new}};
+    const setting all[N_SETTINGS] = {
+        {"temperature", 0, 100, .real = &p->temperature, .zero = "the most likely token is taken"},
+        {"top-k", 0, 1048576, .whole = &p->top_k, .sampling = true, .zero = "all"},
+        {"top-p", 0, 1, .real = &p->top_p, .sampling = true},
+        {"min-p", 0, 1, .real = &p->min_p, .sampling = true},
+        {"repetition-penalty", 0.01, 100, .real = &p->repetition_penalty},
+        {"presence-penalty", -100, 100, .real = &p->presence_penalty},
+        {"frequency-penalty", -100, 100, .real = &p->frequency_penalty},
+        {"seed", 0, 9007199254740992, .seed = &p->seed, .sampling = true},
+        {"max-new-tokens", 0, 1048576, .whole = &o->max_new, .open = true}};
     memcpy(list, all, sizeof all);
 }
 
 /* "temperature 0.7" */
 static void add_setting(str *out, const setting *o) {
+    bool zero = o->real ? *o->real == 0 : o->whole && !*o->whole;
     str_printf(out, "%s ", o->name);
     if (o->real)
         str_printf(out, "%.6g", (double)*o->real);
@@ -156,8 +160,8 @@ static void add_setting(str *out, const setting *o) {
     else if (*o->whole < 0)
         str_adds(out, "as many as fit");
     else
-        str_printf(out, "%" PRId64 "%s", *o->whole,
-                   *o->whole || strcmp(o->name, "top-k") != 0 ? "" : " (all)");
+        str_printf(out, "%" PRId64, *o->whole);
+    if (zero && o->zero) str_printf(out, " (%s)", o->zero);
 }
 
 static void show_settings(chat_session *s) {
@@ -180,23 +184,26 @@ static bool change(const setting *o, const char *value) {
     if (!ok || !(x >= o->low && x <= o->high)) return false;
     if (o->real) *o->real = (float)x;
     if (o->seed) *o->seed = (uint64_t)n;
-    if (o->whole) *o->whole = !n && !strcmp(o->name, "max-new-tokens") ? -1 : n;
+    if (o->whole) *o->whole = !n && o->open ? -1 : n;
     return true;
 }
 
 /* What is in force now, and what stands in its way. */
 static void confirm(const chat_session *s, const setting *o) {
-    static const char *const of_sampler[] = {"top-k", "top-p", "min-p", "seed"};
-    bool greedy = talk_options_of(s->t)->sampling.temperature < 1e-5f, idle = false;
+    bool greedy = talk_options_of(s->t)->sampling.temperature < 1e-5f;
     str text = {0};
     add_setting(&text, o);
-    for (size_t i = 0; i < sizeof of_sampler / sizeof *of_sampler; i++)
-        idle |= greedy && !strcmp(o->name, of_sampler[i]);
-    chat_view_note(
-        &s->view, "%s%s%s", str_get(&text),
-        o->real && *o->real == 0 && !strcmp(o->name, "temperature") ? ": the most likely token is taken" : "",
-        idle ? " (without effect while temperature is 0)" : "");
+    chat_view_note(&s->view, "%s%s", str_get(&text),
+                   greedy && o->sampling ? " (without effect while temperature is 0)" : "");
     str_free(&text);
+}
+
+static chat_action no_such_setting(chat_session *s, const setting list[N_SETTINGS], const char *name) {
+    str all = {0};
+    for (size_t i = 0; i < N_SETTINGS; i++) str_printf(&all, "%s%s", i ? ", " : "", list[i].name);
+    fail(s, "/set: there is no option '%s'; there are %s", name, str_get(&all));
+    str_free(&all);
+    return CHAT_DONE;
 }
 
 static chat_action do_set(chat_session *s, const char *rest) {
@@ -214,11 +221,7 @@ static chat_action do_set(chat_session *s, const char *rest) {
                     o->real ? "number" : "whole number", o->low, o->high,
                     rest + strcspn(rest, " \t") + strspn(rest + strcspn(rest, " \t"), " \t"));
     }
-    return fail(
-        s,
-        "/set: there is no option '%s'; there are temperature, top-k, top-p, min-p, repetition-penalty, "
-        "presence-penalty, frequency-penalty, seed, max-new-tokens",
-        name);
+    return no_such_setting(s, list, name);
 }
 
 /* ---- figures ---- */

@@ -21,7 +21,7 @@ static volatile sig_atomic_t has_timer;
 
 static struct termios found;
 static volatile sig_atomic_t minded, hushed, raw_keys;
-static const char *volatile leave_text;
+static const char *volatile leave_text, *volatile return_text;
 
 /* ---- modes: all of this is called by signal handlers, too ---- */
 
@@ -47,6 +47,12 @@ static void leave(void) {
     if (text) (void)!write(1, text, strlen(text));
 }
 
+static void come_back(void) {
+    const char *text = return_text;
+    apply();
+    if (text && in_front()) (void)!write(1, text, strlen(text));
+}
+
 void console_hush(bool raw) {
     raw_keys = raw;
     hushed = 1;
@@ -62,8 +68,9 @@ void console_forget(void) {
     if (in_front()) tcflush(0, TCIFLUSH);
 }
 
-void console_on_leave(const char *text) {
+void console_on_leave(const char *text, const char *back) {
     leave_text = text;
+    return_text = back;
 }
 
 /* ---- signals ---- */
@@ -87,7 +94,7 @@ static void on_signal(int sig) {
         resized = 1;
     } else if (sig == SIGCONT) {
         resumed = 1;
-        if (hushed) apply();
+        if (hushed) come_back();
     } else {
         terminated = sig;
         atomic_store(&cancel, true);

@@ -18,8 +18,9 @@ void console_hush(bool raw);
 void console_show(void);
 /* Forgets what has been typed but not read. */
 void console_forget(void);
-/* What is written to the terminal when a signal leaves an editor's line (escape sequences; NULL: nothing). */
-void console_on_leave(const char *text);
+/* What is written to the terminal when a signal or a stop leaves it, and when a stop has ended (escape
+ * sequences; NULL: nothing). */
+void console_on_leave(const char *text, const char *back);
 
 /* ---- signals ---- */
 

@@ -4,6 +4,7 @@
 #include "base/team.h"
 #include "kernels/kernels.h"
 #include "runtime/engine.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,26 @@ static int check_words(const cli_args *a, const char *variable, const char *cons
     return code;
 }
 
+/* The same of words with commas between them. */
+static int check_list(const cli_args *a, const char *variable, const char *const *word) {
+    const char *value = getenv(variable);
+    str list = {0};
+    int code = CLI_OK;
+    char each[32];
+    for (const char *s = value; s && *s && code == CLI_OK; s += strspn(s, ",")) {
+        size_t n = strcspn(s, ",");
+        snprintf(each, sizeof each, "%.*s", (int)n, s);
+        str_clear(&list);
+        if (n && !is_one_of(each, word, &list))
+            code = cli_usage(
+                a, "the environment variable %s takes words of %s with commas between them, not '%s'",
+                variable, str_get(&list), each);
+        s += n;
+    }
+    str_free(&list);
+    return code;
+}
+
 static int check_threads(const cli_args *a) {
     const char *value = getenv("MILLET_THREADS");
     int64_t n;
@@ -40,11 +61,13 @@ static int check_threads(const cli_args *a) {
 }
 
 static int check_variables(const cli_args *a) {
-    static const char *const engines[] = {"plan", "reference", NULL}, *const switches[] = {"0", "1", NULL};
+    static const char *const engines[] = {"plan", "reference", NULL}, *const switches[] = {"0", "1", NULL},
+                             *const stages[] = {"fold", "fuse", "plan", NULL};
     int code = check_threads(a);
     if (code == CLI_OK) code = check_words(a, "MILLET_ISA", kern_isas());
     if (code == CLI_OK) code = check_words(a, "MILLET_ENGINE", engines);
     if (code == CLI_OK) code = check_words(a, "MILLET_PIN", switches);
+    if (code == CLI_OK) code = check_list(a, "MILLET_DUMP", stages);
     return code;
 }
 

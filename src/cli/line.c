@@ -21,8 +21,9 @@
 #define PASTE_END   L"\033[201~"
 
 struct line_reader {
-    bool typed;   /* standard input and output are a terminal */
-    EditLine *el; /* NULL: lines are read as they come */
+    bool typed;     /* standard input and output are a terminal */
+    bool bracketed; /* it marks what is pasted */
+    EditLine *el;   /* NULL: lines are read as they come */
     History *history;
     const char *file;
     char prompt[200];
@@ -36,11 +37,12 @@ int line_columns(void) {
 
 /* ---- the editor ---- */
 
-/* Asks the terminal to mark what is pasted. */
+/* Asks the terminal to mark what is pasted: from the first prompt to the end, since a paste during a reply,
+ * too, is one message of the next prompt. */
 static void bracket(bool on) {
     fputs(on ? BRACKET_ON : BRACKET_OFF, stdout);
     fflush(stdout);
-    console_on_leave(on ? BRACKET_OFF "\n" : NULL);
+    console_on_leave(on ? BRACKET_OFF "\n" : NULL, on ? BRACKET_ON : NULL);
 }
 
 static char *prompt_of(EditLine *el) {
@@ -175,6 +177,7 @@ line_reader *line_open(const char *history_file) {
 
 void line_close(line_reader *r) {
     if (!r) return;
+    if (r->bracketed) bracket(false);
     console_close();
     if (r->el) el_end(r->el);
     if (r->history) history_end(r->history);
@@ -209,7 +212,7 @@ static line_status edited(line_reader *r, str *text) {
     sigemptyset(&block);
     for (const int *w = console_signals; *w; w++) sigaddset(&block, *w);
     sigprocmask(SIG_BLOCK, &block, &old);
-    bracket(true);
+    bracket(r->bracketed = true);
     int n = 0;
     const char *line = el_gets(r->el, &n);
     if (line && n > 0) str_add(text, line, (size_t)n);
@@ -217,7 +220,6 @@ static line_status edited(line_reader *r, str *text) {
     if (left && console_interrupted() && left->lastchar > left->buffer)
         str_add(text, left->buffer, (size_t)(left->lastchar - left->buffer));
     if (!line) el_reset(r->el);
-    bracket(false);
     sigprocmask(SIG_SETMASK, &old, NULL);
     if (line && n > 0) return LINE_TEXT;
     return after_failure(r);

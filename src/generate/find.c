@@ -138,6 +138,47 @@ static bool can_run(search *s, err *e) {
     return true;
 }
 
+static bool named(const coreml_feature *list, size_t n, const char *word) {
+    for (size_t i = 0; i < n; i++)
+        if (strstr(list[i].name, word)) return true;
+    return false;
+}
+
+enum { BYTES = 256 }; /* no vocabulary is smaller */
+
+/* Token ids or rows of embeddings go in, scores come out, or something is kept between calls. */
+static bool speaks(const coreml_function *f) {
+    bool ids = false, scores = false;
+    for (size_t i = 0; i < f->n_in; i++) ids |= dtype_class(f->in[i].type.dtype) == DTC_INT;
+    for (size_t i = 0; i < f->n_out; i++) {
+        const ir_type *t = &f->out[i].type;
+        scores |= t->rank > 0 && (t->dim[t->rank - 1] >= BYTES || t->dim[t->rank - 1] == IR_DIM_UNKNOWN);
+    }
+    return (ids && scores) || f->n_state || named(f->in, f->n_in, "hidden") ||
+           named(f->out, f->n_out, "logits");
+}
+
+/* One package that has nothing of a language model: what it is is worth more than what each contract lacks.
+ */
+static bool no_language_model(search *s, const char *path, err *e) {
+    err ignored = {0};
+    if (s->s.n_name != 1) return false;
+    rt_model *m = open_once(s, arena_printf(s->m->a, "%s/%s", s->s.dir, s->s.name[0]), &ignored);
+    const coreml_model *c = m ? rt_model_coreml(m) : NULL;
+    bool speaking = !c;
+    for (size_t i = 0; c && i < c->n_func; i++) speaking |= speaks(&c->func[i]);
+    const coreml_function *f = speaking ? NULL : coreml_function_find(c, c->default_function);
+    if (!f) return false;
+    str has = {0};
+    contract_list(&has, f);
+    err_set(e, ERR_UNSUPPORTED,
+            "%s: not a language model: function %.40s has %.120s%s; expected token ids or rows of embeddings "
+            "as input and scores of a vocabulary as output (docs/contracts.md)",
+            path, f->name, str_get(&has), has.len > 120 ? "..." : "");
+    str_free(&has);
+    return true;
+}
+
 /* The lines that others' contracts lack are cut before those of what was found. */
 static void nothing_fits(search *s, const char *path, const err *own, err *e) {
     enum { FOUND = 300, LACKS = 600 };
@@ -208,7 +249,8 @@ static bool find(search *s, artifact_paths *p, const char *path, const char *con
         return false;
     }
     if (contract_file ? try_file(s, contract_file, e) : try_known(s, e)) return true;
-    if (!s->final && can_run(s, e)) nothing_fits(s, path, &why, e);
+    if (s->final || !can_run(s, e)) return false;
+    if (contract_file || !no_language_model(s, path, e)) nothing_fits(s, path, &why, e);
     return false;
 }
 

@@ -233,13 +233,10 @@ static bool run_call(job *j, const calls_call *c, const char *prefix, err *e) {
 }
 
 static bool run_calls_file(job *j, err *e) {
-    file_map text;
-    if (!file_open_map(&text, j->o->calls, e)) return false;
-    const calls_file *f = calls_parse(j->a, j->o->calls, text.data, text.size, e);
-    file_unmap(&text);
+    const calls_file *f = calls_parse(j->a, j->o->calls_name, j->o->calls, j->o->n_calls, e);
     for (size_t i = 0; f && i < f->n; i++)
         if (!run_call(j, &f->call[i], arena_printf(j->a, "call%zu", i), e))
-            return err_where(e, "%s: call %zu", j->o->calls, i);
+            return err_where(e, "%s: call %zu", j->o->calls_name, i);
     return f != NULL;
 }
 

@@ -31,7 +31,9 @@ typedef struct {
     const char *function;      /* without a calls file; NULL: the default one */
     const char *inputs;        /* safetensors */
     const char *output;        /* safetensors, written at the end */
-    const char *calls;         /* NULL: one call, inputs by feature name */
+    const char *calls;         /* text of a calls file; NULL: one call, inputs by feature name */
+    size_t n_calls;            /* its bytes */
+    const char *calls_name;    /* what errors call it */
     const char *const *values; /* inner values to return as well */
     size_t n_values;
     rt_mode mode;

@@ -45,7 +45,7 @@ in_force '/think' '^millet: thinking: off'
 in_force '/think on' '^millet: thinking: on, shown$'
 in_force '/think hide' '^millet: thinking: on, hidden$'
 in_force '/think' '^millet: thinking: on, hidden' --think hide
-in_force '/set' 'temperature 0, top-k .*seed [0-9]+, max-new-tokens 200$'
+in_force '/set' 'temperature 0 .the most likely token is taken., top-k .*seed [0-9]+, max-new-tokens 200$'
 in_force '/set top-p' '^millet: top-p [0-9.]+ .without effect while temperature is 0.$'
 in_force '/set temperature 0.5' '^millet: temperature 0.5$'
 in_force '/set max-new-tokens 0' '^millet: max-new-tokens as many as fit$'
@@ -231,6 +231,20 @@ keys C-d
 await '^\$ *$' 'the end'
 keys "echo rc=\$?; stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | sort | tr '\\n' ' '; echo '|'" Enter
 ends_well 0
+
+# A paste during a reply is one message, too, with all its lines; also behind Ctrl-Z.
+for when in first again; do
+    begin 'MILLET_ENGINE=reference' -n 40 --template chatml
+    keys 'Tell me a story.' Enter
+    await '^[A-Z]' 'a reply begins'
+    [ $when = again ] && keys C-z && await 'Stopped' 'Ctrl-Z' && keys 'fg' Enter && sleep 0.3
+    "${tmux[@]}" set-buffer -b q "$when one"$'\n'"$when two"$'\n'"$when three" && "${tmux[@]}" paste-buffer -p -b q -t t
+    await "^> $when one *\$" 'a paste during a reply comes to the prompt'
+    await "^$when three *\$" 'the last line of a paste'
+    keys C-c
+    ready
+    keys C-d
+done
 
 # Signals leave the terminal as it was, those that nobody expects too, at the prompt and during a reply.
 for signal in TERM HUP QUIT ABRT; do

@@ -30,6 +30,7 @@ expect 1 'no such package' env MILLET_LINEAR=fast "$millet" run x -p y --linear 
 expect 2 "variable MILLET_THREADS must be a whole number from 1 to 64, not 'abc'" env MILLET_THREADS=abc "$millet" run x -p y
 expect 1 'no such package' env MILLET_THREADS=abc "$millet" run x -p y --threads 1
 expect 2 "variable MILLET_ISA must be one of portable, .*, not 'xyz'" env MILLET_ISA=xyz "$millet" inspect x
+expect 2 "variable MILLET_DUMP takes words of fold, fuse, plan with commas between them, not 'fused'" env MILLET_DUMP=plan,fused "$millet" inspect x
 expect 2 "variable MILLET_ENGINE must be one of plan, reference, not 'fast'" env MILLET_ENGINE=fast "$millet" run x -p y
 expect 2 '--threads must be a whole number from 1 to 64' "$millet" run x -p y --threads 0
 

@@ -41,6 +41,20 @@ echo '{"calls": [{"function": "none"}]}' >"$work/calls.json"
 expect 1 'calls.json: call 0: the package has no function none' "$millet" predict "$case.mlpackage" \
     --calls "$work/calls.json" --inputs "$work/in.safetensors" -o "$out"
 
+# Calls through standard input: the tensors' file is looked for in the current directory.
+same() { # same HOW COMMAND...: what the calls file alone gives
+    local how=$1
+    shift
+    rm -f "$work/other.safetensors"
+    (cd "$(dirname "$case")" && "$@" -o "$work/other.safetensors" <"$case.json") || fail "$how"
+    cmp -s "$work/other.safetensors" "$out" || fail "$how: other results"
+}
+"$millet" predict "$case.mlpackage" --calls "$case.json" -o "$out"
+same 'calls through a pipe' "$millet" predict "$case.mlpackage" --calls -
+same 'with --inputs' "$millet" predict "$case.mlpackage" --calls - --inputs "$case.safetensors"
+expect 1 'standard input: empty, expected JSON' "$millet" predict "$case.mlpackage" --calls - -o "$out"
+rm -f "$out"
+
 # Paths may hold any bytes.
 odd=$work/$'b\xe9'
 cp -r "$case.mlpackage" "$odd.mlpackage"

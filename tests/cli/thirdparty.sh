@@ -83,6 +83,10 @@ expect 1 "argmax-monolithic, as model_config.json says: .*lacks input write_mask
     "$millet" run "$best" --contract "$work/own.json" --raw-ids "$work/prompt"
 echo '{"format": "millet contract", "version": 1, "name": 5}' >"$work/own.json"
 expect 1 "own.json: name: expected a text" "$millet" run "$best" --contract "$work/own.json" --raw-ids "$work/prompt"
-expect 1 "no contract fits .*Found op_misc_mil.mlpackage.*function main of op_misc_mil.mlpackage has inputs x fp16.*chunks lacks input hidden.*single lacks input input_ids" \
-    "$millet" run "$MILLET_CASES/coreml/op_misc_mil.mlpackage" --raw-ids "$work/prompt"
+expect 1 "no contract fits .*Found op_state.mlpackage.*function main of op_state.mlpackage has inputs x fp16.*chunks lacks input hidden.*single lacks input input_ids" \
+    "$millet" run "$MILLET_CASES/coreml/op_state.mlpackage" --raw-ids "$work/prompt"
+# What has nothing of a language model is said to be none, in a short line, unless a contract was given.
+expect 1 "op_misc_mil.mlpackage: not a language model: function main has inputs x fp16.*; expected token ids or rows of embeddings as input and scores of a vocabulary as output" \
+    "$millet" chat "$MILLET_CASES/coreml/op_misc_mil.mlpackage"
+[ "$(sed 's/.*: not a language/not a language/' "$work/stderr" | wc -c)" -lt 320 ] || fail "a long line: $(cat "$work/stderr")"
 finish

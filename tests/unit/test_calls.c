@@ -23,13 +23,14 @@ static bool predict(const st_tensor *in, size_t n, const char *calls, const char
                     size_t n_values, err *e) {
     *e = (err){0};
     assert_true(st_write(in_dir("in.safetensors"), in, n, e));
-    if (calls) assert_true(file_write(in_dir("calls.json"), calls, strlen(calls), e));
     char package[1100];
     snprintf(package, sizeof package, "%s", test_case_path("coreml/op_state.mlpackage"));
     calls_options o = {.package = package,
                        .inputs = in_dir("in.safetensors"),
                        .output = in_dir("out.safetensors"),
-                       .calls = calls ? in_dir("calls.json") : NULL,
+                       .calls = calls,
+                       .n_calls = calls ? strlen(calls) : 0,
+                       .calls_name = "calls.json",
                        .values = values,
                        .n_values = n_values,
                        .mode = RT_STRICT};
