@@ -53,14 +53,24 @@ static inline void pair_turn(char *to, const char *tile) {
     }
 }
 
+/* A tile of an operand; pass: it is not wanted again soon, and what is should stay in the first cache. */
+#define PAIR_LOAD(tile, from, pass)                                                                          \
+    do {                                                                                                     \
+        if (pass)                                                                                            \
+            _tile_stream_loadd(tile, from, 64);                                                              \
+        else                                                                                                 \
+            _tile_loadd(tile, from, 64);                                                                     \
+    } while (0)
+
 /* Adds the products of 32 x inner and inner x 32 elements to tiles 0 .. 3 (two rows of two); more: of 16 rows
- * (more_a false) or columns only. */
-INLINE void pair_block(const char *a, const char *b, int64_t steps, int64_t apart, bool more_a, bool more_b) {
+ * (more_a false) or columns only. pass: a passes by. */
+INLINE void pair_block(const char *a, const char *b, int64_t steps, int64_t apart, bool more_a, bool more_b,
+                       bool pass) {
     const char *a1 = a + apart * PAIR_TILE, *b1 = b + apart * PAIR_TILE;
     for (int64_t s = 0; s < steps * PAIR_TILE; s += PAIR_TILE) {
-        _tile_loadd(4, a + s, 64);
+        PAIR_LOAD(4, a + s, pass);
         _tile_loadd(6, b + s + 1024, 64);
-        if (more_a) _tile_loadd(5, a1 + s, 64);
+        if (more_a) PAIR_LOAD(5, a1 + s, pass);
         if (more_b) _tile_loadd(7, b1 + s + 1024, 64);
         _tile_dpbf16ps(0, 4, 6);
         if (more_b) _tile_dpbf16ps(1, 4, 7);
@@ -72,8 +82,8 @@ INLINE void pair_block(const char *a, const char *b, int64_t steps, int64_t apar
         if (more_b) _tile_dpbf16ps(1, 4, 7);
         if (more_a) _tile_dpbf16ps(2, 5, 6);
         if (more_a && more_b) _tile_dpbf16ps(3, 5, 7);
-        _tile_loadd(4, a + s + 1024, 64);
-        if (more_a) _tile_loadd(5, a1 + s + 1024, 64);
+        PAIR_LOAD(4, a + s + 1024, pass);
+        if (more_a) PAIR_LOAD(5, a1 + s + 1024, pass);
         _tile_dpbf16ps(0, 4, 6);
         if (more_b) _tile_dpbf16ps(1, 4, 7);
         if (more_a) _tile_dpbf16ps(2, 5, 6);
@@ -83,7 +93,7 @@ INLINE void pair_block(const char *a, const char *b, int64_t steps, int64_t apar
 
 /* The block of c at c [16 or 32][16 or 32], rows ldc apart; add: to what is there. */
 INLINE void pair_result(float *c, int64_t ldc, const char *a, const char *b, int64_t steps, int64_t apart,
-                        bool add, bool more_a, bool more_b) {
+                        bool add, bool more_a, bool more_b, bool pass) {
     int64_t step = ldc * 4;
     if (add) {
         _tile_loadd(0, c, step);
@@ -96,7 +106,7 @@ INLINE void pair_result(float *c, int64_t ldc, const char *a, const char *b, int
         _tile_zero(2);
         _tile_zero(3);
     }
-    pair_block(a, b, steps, apart, more_a, more_b);
+    pair_block(a, b, steps, apart, more_a, more_b, pass);
     _tile_stored(0, c, step);
     if (more_b) _tile_stored(1, c + 16, step);
     if (more_a) _tile_stored(2, c + 16 * ldc, step);
@@ -121,13 +131,13 @@ static inline void pair_multiply(const pair_product *p) {
             const char *a = p->a + i * p->apart * PAIR_TILE, *b = p->b + j * p->apart * PAIR_TILE;
             bool more_a = i + 1 < p->rows, more_b = j + 1 < p->columns;
             if (more_a && more_b)
-                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, true, true);
+                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, true, true, false);
             else if (more_a)
-                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, true, false);
+                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, true, false, false);
             else if (more_b)
-                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, false, true);
+                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, false, true, false);
             else
-                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, false, false);
+                pair_result(c, p->ldc, a, b, p->steps, p->apart, p->add, false, false, false);
         }
 }
 #endif

@@ -114,6 +114,7 @@ typedef struct {
     float scale;
     const float *q, *mask, *gate;        /* mask, gate: or NULL */
     const int32_t *visible;              /* [tokens] or NULL */
+    const int32_t *clear;                /* [tokens] or NULL: the mask of as many first keys is 0 */
     kern_step q_step, gate_step, y_step; /* outer: between heads, inner: between tokens */
     int64_t ldm;                         /* mask: between tokens */
     kern_memory k, v;

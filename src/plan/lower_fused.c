@@ -15,10 +15,10 @@ static place visible(lower *l, const place *mask, const place *length, int64_t t
                     q->x.stride[q->x.type.rank - 2] == mask->stride[mask->type.rank - 2];
         if (q->form == -1 && q->m == tokens && q->k == keys && same) return q->y;
     }
-    ir_type type = IR_TYPE(DT_INT32, tokens);
+    ir_type type = IR_TYPE(DT_INT32, 2, tokens);
     place y = lower_fresh(l, &type), in[2] = {*mask};
     step_visible *s = ARENA_NEW(l->a, step_visible);
-    *s = (step_visible){keys, mask->stride[mask->type.rank - 2], length != NULL};
+    *s = (step_visible){tokens, keys, mask->stride[mask->type.rank - 2], length != NULL};
     if (length) in[1] = *length;
     int64_t grain = length ? tokens : 1 + 4096 / keys;
     lower_emit(l, run_visible, s, "visible keys", tokens, grain, &y, 1, in, length ? 2 : 1)->once =
@@ -107,6 +107,39 @@ static bool find_groups(kern_rounded_attention *j, const ir_type *batch, const p
     return true;
 }
 
+/* v [.., heads, tokens, d] (heads may be several dimensions, the first of more than three is none) is turned
+ * to [.., tokens, heads, d] next, perhaps after a reshape of its heads. */
+static bool wanted_by_token(lower *l, const ir_value *v) {
+    for (size_t i = l->index + 1; i < l->f->body.n_op && i < l->index + 16; i++) {
+        const ir_op *op = l->f->body.op[i];
+        if (ir_in(op, A_x) != v) continue;
+        int rank = v->type.rank, outer = rank > 3;
+        const ir_type *y = &op->out[0]->type;
+        if (op->code == OP_reshape && y->rank > 2 && y->dim[y->rank - 1] == v->type.dim[rank - 1] &&
+            y->dim[y->rank - 2] == v->type.dim[rank - 2]) {
+            v = op->out[0];
+            continue;
+        }
+        size_t n;
+        const int64_t *perm = op->code == OP_transpose ? lower_ints(l, op, A_perm, &n) : NULL;
+        if (!perm || n != (size_t)rank || rank < 3 || (perm[outer] + rank) % rank != rank - 2) return false;
+        for (int d = outer + 1; d < rank - 1; d++)
+            if ((perm[d] + rank) % rank != d - 1) return false;
+        return true;
+    }
+    return false;
+}
+
+/* Memory for that. */
+static place fresh_by_token(lower *l, const ir_type *type) {
+    place o = lower_fresh(l, type);
+    int rank = type->rank;
+    int64_t at = type->dim[rank - 1];
+    for (int d = rank - 3; d >= (rank > 3); d--) o.stride[d] = at, at *= type->dim[d];
+    o.stride[rank - 2] = at;
+    return o;
+}
+
 static bool unknown_size(lower *l) {
     return err_set(l->e, ERR_UNSUPPORTED, "a size is known at run time only");
 }
@@ -114,7 +147,8 @@ static bool unknown_size(lower *l) {
 bool lower_fused_attention(lower *l, const ir_op *op) {
     const ir_type *type = &op->out[0]->type;
     place q = lower_with_rows(l, op, A_query), k = cache_of(l, op, A_key), v = cache_of(l, op, A_value);
-    place o = lower_fresh(l, type), mask = {0}, in[5];
+    place o = wanted_by_token(l, op->out[0]) ? fresh_by_token(l, type) : lower_fresh(l, type), mask = {0},
+          in[5];
     ir_type batch = *type, scores = *type;
     step_attention *s = ARENA_NEW(l->a, step_attention);
     kern_rounded_attention *j = &s->job;

@@ -153,9 +153,10 @@ typedef struct {
 } step_rope;
 plan_fn run_rope;
 
-/* p: number of visible keys a row, mask [, how many there are]. */
+/* p: number of visible keys of each row, then of those before the first that its mask changes; mask [, how
+ * many there are]. */
 typedef struct {
-    int64_t keys, step; /* between rows of the mask */
+    int64_t rows, keys, step; /* step: between rows of the mask */
     bool with_length;
 } step_visible;
 plan_fn run_visible;

@@ -37,6 +37,7 @@ void run_fast_attention(const void *param, void *const *p, int64_t lo, int64_t h
     job.q = p[1], job.k.value = p[2], job.v.value = p[3];
     job.mask = s->mask ? p[s->mask] : NULL;
     job.visible = s->visible ? p[s->visible] : NULL;
+    job.clear = s->mask && s->visible ? job.visible + job.tokens : NULL;
     job.scratch = w->scratch;
     w->fast->attend(&job, lo, hi);
 }

@@ -70,7 +70,11 @@ void run_visible(const void *param, void *const *p, int64_t lo, int64_t hi, plan
         const float *mask = (const float *)p[1] + t * s->step;
         int64_t n = all;
         while (n > 0 && mask[n - 1] <= HIDDEN) n--;
-        ((int32_t *)p[0])[t] = (int32_t)(n ? n : all); /* nothing to see: all count alike */
+        n = n ? n : all; /* nothing to see: all count alike */
+        int64_t clear = 0;
+        while (clear < n && mask[clear] == 0) clear++;
+        ((int32_t *)p[0])[t] = (int32_t)n;
+        ((int32_t *)p[0])[s->rows + t] = (int32_t)clear;
     }
 }
 

@@ -50,6 +50,13 @@ static void subject_make(subject *s, buffers *b, const attention_case *c) {
             visible[t] = (int32_t)(n < c->keys ? n : c->keys);
         }
         if (c->keys == 300 || c->tokens > 8) job->visible = visible;
+        int32_t *clear =
+            buffers_bytes(b, (size_t)c->tokens * 4, 4); /* all that is visible, a part, nothing */
+        for (int64_t t = 0; t < c->tokens; t++) {
+            clear[t] = t % 3 == 0 ? visible[t] : t % 3 == 1 ? visible[t] / 4 : 0;
+            for (int64_t j = 0; c->tokens > 8 && j < clear[t]; j++) m[t * c->keys + j] = 0;
+        }
+        if (c->tokens > 8) job->clear = clear;
     }
     s->y_size = rows * c->d_v;
     job->y = buffers_floats(b, s->y_size, 1);
@@ -120,7 +127,7 @@ static void check_nothing(const kern_ops *k, uint64_t *seed, const attention_cas
     float *mask = buffers_floats(&b, c->tokens * c->keys, 1);
     for (int64_t j = 0; j < c->keys; j++) mask[j] = -INFINITY;
     s.job.mask = mask;
-    s.job.visible = NULL;
+    s.job.visible = s.job.clear = NULL;
     run(k, &s.job, seed);
     bool ok = true;
     for (int64_t h = 0; h < c->heads; h++)

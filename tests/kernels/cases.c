@@ -65,6 +65,10 @@ const attention_case attention_cases[] = {
     {4, 1, 1, 72, 36, 300, 290, 'h', false, true, true},
     {4, 4, 3, 36, 24, 280, 270, 'p', false, true, false},
     {2, 1, 12, 40, 44, 80, 60, 'h', true, false, true},
+    {4, 2, 40, 64, 64, 300, 0, 'h', true, true, true},
+    {4, 2, 70, 256, 256, 700, 600, 'h', false, false, false},
+    {2, 1, 40, 96, 48, 150, 100, 'h', false, false, true},
+    {4, 1, 300, 64, 64, 1300, 1000, 'h', false, false, true},
 };
 const int n_attention_cases = COUNT(attention_cases);
 
