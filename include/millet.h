@@ -441,7 +441,7 @@ MILLET_API bool millet_generator_stats(const millet_generator *g, millet_stats *
 typedef struct {
     size_t size;
     const char *preset;    /* "chunks", "single"; NULL: the family's default */
-    const char *precision; /* "mixed" (NULL), "float16", "float32" */
+    const char *precision; /* "mixed" (NULL), "float16" (format coreml), "float32" */
     const char *state;     /* "split" (NULL), "fp16" */
     int64_t context;       /* 0: 2048, or what the model was made for where that is less */
     int64_t top_k;         /* single: 0: 64; negative: the package returns logits */

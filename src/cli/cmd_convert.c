@@ -103,7 +103,7 @@ int cmd_convert(const cli_args *a) {
         .format = cli_text(a, "format"),
         .steer_around = cli_text(a, "steer-around"),
         .preset = cli_text(a, "preset"),
-        .precision = cli_text(a, "precision"),
+        .precision = cli_given(a, "precision") ? cli_text(a, "precision") : NULL,
         .state = cli_text(a, "state"),
         .context = cli_given(a, "context") ? cli_int(a, "context") : 0,
         .top_k = cli_given(a, "top-k") ? cli_int(a, "top-k") : -1,

@@ -22,6 +22,7 @@ static bool refuse_options(const convert_options *o, err *e) {
         const char *option;
         bool given;
     } rows[] = {{"preset", o->preset != NULL},
+                {"precision", o->precision != NULL},
                 {"state", o->state != NULL},
                 {"context", o->context != 0},
                 {"top-k", o->top_k > 0},
@@ -30,6 +31,8 @@ static bool refuse_options(const convert_options *o, err *e) {
                 {"kv", o->kv != NULL},
                 {"table", o->table != NULL},
                 {"quantize", o->quantize != NULL},
+                {"vocab", o->vocab != NULL},
+                {"steer-around", o->steer_around != NULL},
                 {"recipe", o->recipe != NULL},
                 {"variants", o->variants != NULL},
                 {"precision-plan", o->precision_plan != NULL},

@@ -37,6 +37,10 @@ static bool read_graph_options(job *j, err *e) {
     int preset = CHOICE("preset", o->preset, PRESET_CHUNKS, "chunks", "single");
     int stacked = CHOICE("kv", o->kv, 0, "split", "stacked");
     if (e->code) return false;
+    if (j->coreai && precision == PRECISION_FLOAT16)
+        return err_set(e, ERR_USAGE,
+                       "precision float16 is not offered for format coreai: runtimes that add products up in "
+                       "fp16 lose the head's last bits; mixed has fp16 weights and caches");
     if (j->coreai) preset = PRESET_PIPELINED, split = 0;
     if (!j->coreai && !split && precision == PRECISION_FLOAT32)
         return err_set(e, ERR_USAGE, "state fp16 contradicts precision float32, which splits every state");
@@ -106,6 +110,7 @@ static bool read_coreai_recipe(job *j, err *e) {
         if (strcmp(name, coreai_schemes[i].name)) continue;
         r->vocab_apart = true;
         j->compress = i > 1;
+        j->graph_options.fp16_weights = j->compress;
         if (!quant_scheme_by_name(&r->weights, coreai_schemes[i].weights, e) ||
             !quant_scheme_by_name(&r->vocab, "fp16", e))
             return false;

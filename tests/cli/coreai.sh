@@ -98,6 +98,13 @@ shows 'weight [0-9]+, fp16\[[0-9,]+\]: 1 elements differ'
 cp -r "$work/bundle" "$work/odd"
 sed -i 's/"max_context_length":[0-9]*/"max_context_length":"x"/' "$work/odd/metadata.json"
 expect 1 'metadata.json: language.max_context_length: expected a number from 1' "$millet" run "$work/odd" --prompt a
+# What has nothing in common with the checkpoint doesn't pass.
+for only in weights steps,weights; do
+    expect 1 '' "$millet" check "$case/tiny_none" --against "$model" --only $only
+    shows 'weights: none of [0-9]+ has a counterpart'
+    shows 'nothing of what was asked for could be compared'
+done
+expect 1 '' "$millet" check "$work/plain" --against "$model" --only prefill
 expect 0 '' "$millet" verify-manifest "$work/bundle" --against "$model"
 shows '^metadata.json: 1 package, .* all as stated$'
 rm -rf "$work/odd" && cp -r "$work/bundle" "$work/odd"

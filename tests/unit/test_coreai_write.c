@@ -1,6 +1,6 @@
 /* Trees written as bytecode. Every case of another writer, read, written and read again, says the same; what
  * we wrote is the same bytes when it is written again. Whether others read them is asked by
- * tests/python/coreai_runtime.py. */
+ * tests/coreai/gate.py. */
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/num.h"
@@ -62,28 +62,86 @@ static const ai_tree *rewrite(arena *a, const ai_tree *t, const char *name, file
     return again;
 }
 
+/* ---- the same meaning: text, and what text shortens: whole constants ---- */
+
+static void same_attr(const ai_attr *a, const ai_attr *b, int depth) {
+    if (depth > AI_MAX_DEPTH || (!a && !b)) return;
+    assert_true(a && b);
+    assert_int_equal(a->code, b->code);
+    assert_int_equal(a->bytes, b->bytes);
+    if (a->bytes) assert_memory_equal(a->data, b->data, a->bytes);
+    assert_int_equal(a->n, b->n);
+    for (uint32_t i = 0; a->item && i < a->n; i++) same_attr(a->item[i], b->item[i], depth + 1);
+}
+
+static void same_region(const ai_region *a, const ai_region *b) {
+    assert_int_equal(a->n_op, b->n_op);
+    for (uint32_t i = 0; i < a->n_op; i++) {
+        const ai_op *x = a->op[i], *y = b->op[i];
+        assert_string_equal(x->name, y->name);
+        assert_int_equal(x->n_prop, y->n_prop);
+        assert_int_equal(x->n_region, y->n_region);
+        for (uint32_t k = 0; k < x->n_prop; k++) same_attr(x->prop[k], y->prop[k], 0);
+        for (uint32_t k = 0; k < x->n_region; k++) same_region(&x->region[k], &y->region[k]);
+    }
+}
+
+static void same_tree(const char *name, const ai_tree *a, const ai_tree *b) {
+    str was = {0}, is = {0};
+    ai_print(&was, a, 8);
+    ai_print(&is, b, 8);
+    if (strcmp(was.s, is.s)) fail_msg("%s: says something else when it was written again", name);
+    str_free(&was);
+    str_free(&is);
+    assert_int_equal(a->n_graph, b->n_graph);
+    for (uint32_t i = 0; i < a->n_graph; i++) same_region(a->graph[i].body, b->graph[i].body);
+}
+
+/* Reads, writes, reads and writes again. ours: the first writing gives the bytes that were there. */
+static void round_trip(const char *path, bool ours) {
+    err e = {0};
+    file_map once, twice;
+    ai_asset *x = ai_asset_open(path, &e);
+    if (!x) fail_msg("%s", e.msg);
+    const ai_tree *t = rewrite(x->a, x->tree, "once", &once);
+    same_tree(path, x->tree, t);
+    rewrite(x->a, t, "twice", &twice);
+    assert_int_equal(once.size, twice.size);
+    assert_memory_equal(once.data, twice.data, once.size);
+    file_unmap(&twice);
+    if (ours) {
+        char file[400];
+        snprintf(file, sizeof file, "%s/main.mlirb", path);
+        assert_true(file_open_map(&twice, file, &e));
+        assert_int_equal(once.size, twice.size);
+        assert_memory_equal(once.data, twice.data, once.size);
+        file_unmap(&twice);
+    }
+    file_unmap(&once);
+    ai_asset_close(x);
+}
+
 static void test_cases(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[200];
-        err e = {0};
-        file_map once, twice;
-        str was = {0}, is = {0};
         snprintf(path, sizeof path, "coreai/%s", cases[i]);
-        ai_asset *x = ai_asset_open(test_case_path(path), &e);
-        if (!x) fail_msg("%s", e.msg);
-        const ai_tree *t = rewrite(x->a, x->tree, "once", &once);
-        ai_print(&was, x->tree, 8);
-        ai_print(&is, t, 8);
-        if (strcmp(was.s, is.s)) fail_msg("%s: says something else when it was written again", cases[i]);
-        rewrite(x->a, t, "twice", &twice);
-        assert_int_equal(once.size, twice.size);
-        assert_memory_equal(once.data, twice.data, once.size);
-        file_unmap(&once);
-        file_unmap(&twice);
-        str_free(&was);
-        str_free(&is);
-        ai_asset_close(x);
+        round_trip(test_case_path(path), false);
+    }
+}
+
+/* Of tests/oracle/make_coreai_ops.py, written by Apple's library. */
+static void test_made(void **state) {
+    (void)state;
+    static const char *const made[] = {
+        "weight_e4m3",     "weight_e5m2", "weight_si8_zero", "weight_ui4_zero", "weight_si8_bias",
+        "weight_ui4_both", "palette1",    "palette2",        "palette3",        "palette4",
+        "palette6",        "palette8",    "branch",          "gather_mm"};
+    const char *root = getenv("MILLET_SOURCE");
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/tests/data/coreai/%s.aimodel", root ? root : ".", made[i]);
+        round_trip(path, false);
     }
 }
 
@@ -117,12 +175,13 @@ static void test_refusals(void **state) {
     ai_asset_close(x);
 }
 
-static void convert(const char *out, const char *scheme, const char *precision) {
+static void convert(const char *out, const char *scheme, const char *precision, const char *prefill) {
     char dir[300];
     err e = {0};
     convert_options o = {.format = "coreai",
                          .quantize = scheme,
                          .precision = precision,
+                         .prefill = prefill,
                          .context = 128,
                          .top_k = -1,
                          .overwrite = true};
@@ -144,18 +203,18 @@ static uint32_t composites(const ai_tree *t, const char *name) {
  * bytes at each conversion, and when they are read and written again. */
 static void test_bundles(void **state) {
     (void)state;
-    static const char *const schemes[][2] = {{"none", "mixed"}, {"none", "float16"}, {"none", "float32"},
-                                             {"int8lin", NULL}, {"int8hu", NULL},    {"int4lin", NULL},
-                                             {"lut6", NULL}};
+    static const char *const schemes[][2] = {{"none", "mixed"}, {"none", "float32"}, {"int8lin", NULL},
+                                             {"int8hu", NULL},  {"int4lin", NULL},   {"lut4", NULL},
+                                             {"lut6", NULL},    {"lut8", NULL},      {"int8hu", "float32"}};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         err e = {0};
         bool absent = true;
-        file_map once, twice, again;
+        file_map once, twice;
         char first[100], second[100];
         snprintf(first, sizeof first, "%s/first", scratch);
         snprintf(second, sizeof second, "%s/second", scratch);
-        convert(first, schemes[i][0], schemes[i][1]);
-        convert(second, schemes[i][0], schemes[i][1]);
+        convert(first, schemes[i][0], schemes[i][1], NULL);
+        convert(second, schemes[i][0], schemes[i][1], NULL);
         strcat(first, "/tiny-qwen3.5.aimodel"), strcat(second, "/tiny-qwen3.5.aimodel/main.mlirb");
         ai_asset *x = ai_asset_open(first, &e);
         if (!x) fail_msg("%s", e.msg);
@@ -167,9 +226,8 @@ static void test_bundles(void **state) {
         assert_true(file_open_map(&once, first, &e) && file_open_map(&twice, second, &e));
         assert_int_equal(once.size, twice.size);
         assert_memory_equal(once.data, twice.data, once.size);
-        rewrite(x->a, x->tree, "again", &again);
-        assert_int_equal(once.size, again.size);
-        assert_memory_equal(once.data, again.data, once.size);
+        *strrchr(first, '/') = 0;
+        round_trip(first, true);
         const ai_graph *g = ai_graph_find(x->tree, "main");
         static const char *const in[] = {"input_ids",  "position_ids", "keyCache",
                                          "valueCache", "convState",    "recState"};
@@ -180,17 +238,39 @@ static void test_bundles(void **state) {
         bool wide = schemes[i][1] && !strcmp(schemes[i][1], "float32");
         assert_string_equal(ai_type_text(x->a, g->body->arg[2]->type),
                             wide ? "handle<fp32[2,1,2,?,64]>" : "handle<fp16[2,1,2,?,64]>");
-        uint32_t writes = 0, loops = 0;
+        uint32_t writes = 0, loops = 0, compressed = 0;
         for (uint32_t k = 0; k < g->body->n_op; k++) {
             writes += !strcmp(g->body->op[k]->name, "dataflow.write_handle_v1");
             loops += !strncmp(g->body->op[k]->name, "controlflow.", 12);
+            compressed += strstr(g->body->op[k]->name, "blockwise_shift_scale") ||
+                          strstr(g->body->op[k]->name, "lut_to_dense");
         }
         assert_int_equal(writes, 4);
         assert_int_equal(loops, 0);
+        /* 62 linear layers, and the head where it is */
+        assert_int_equal(compressed,
+                         !strcmp(schemes[i][0], "none") ? 0 : 62 + !strcmp(schemes[i][0], "int8hu"));
         assert_int_equal(composites(x->tree, "rms_norm"), 3); /* of the stream, of queries, of keys */
         assert_int_equal(composites(x->tree, "rope"), 2);
         assert_int_equal(composites(x->tree, "scaled_dot_product_attention"), 1);
-        file_unmap(&once), file_unmap(&twice), file_unmap(&again);
+        file_unmap(&once), file_unmap(&twice);
+        ai_asset_close(x);
+    }
+}
+
+/* Prefill functions beside the one for a token, with weights of each kind. */
+static void test_prefill(void **state) {
+    (void)state;
+    static const char *const schemes[] = {"none", "int8hu", "int4lin", "lut6"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        err e = {0};
+        char path[100];
+        convert(in_scratch("blocks"), schemes[i], NULL, "4,16");
+        snprintf(path, sizeof path, "%s/blocks/tiny-qwen3.5.aimodel", scratch);
+        round_trip(path, true);
+        ai_asset *x = ai_asset_open(path, &e);
+        assert_non_null(x);
+        assert_true(ai_graph_find(x->tree, "prefill_4") && ai_graph_find(x->tree, "prefill_16"));
         ai_asset_close(x);
     }
 }
@@ -237,6 +317,7 @@ static void test_import(void **state) {
         !convert_checkpoint(package, asset, &to, NULL, &e) ||
         !convert_checkpoint(asset, again, &from, NULL, &e))
         fail_msg("%s", e.msg);
+    round_trip(asset, true);
     three_steps(package, was, 4096);
     three_steps(asset, is, 4096);
     three_steps(again, back, 4096);
@@ -253,11 +334,40 @@ static void test_import(void **state) {
     assert_false(convert_checkpoint(package, in_scratch("x"), &to, NULL, &e));
     assert_non_null(strstr(e.msg, "quantize is for checkpoints"));
     e = (err){0};
-    to.quantize = NULL;
+    to.quantize = NULL, to.precision = "float32";
+    assert_false(convert_checkpoint(package, in_scratch("x"), &to, NULL, &e));
+    assert_non_null(strstr(e.msg, "precision is for checkpoints"));
+    e = (err){0};
+    to.precision = NULL;
     assert_false(convert_checkpoint(test_case_path("coreml/op_control_flow.mlpackage"), in_scratch("x"), &to,
                                     NULL, &e));
     assert_non_null(strstr(e.msg, "op while_loop y: it has no counterpart in Core AI"));
     assert_false(file_exists(in_scratch("x")));
+}
+
+/* Packages with compressed weights, and with several functions. */
+static void test_imports(void **state) {
+    (void)state;
+    static const char *const schemes[] = {"lut4", "lut6", "lut8", "w8", "w8b32", "w4"};
+    char dir[300], package[100], asset[100];
+    snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5",
+             getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
+    snprintf(package, sizeof package, "%s/packed/model.mlpackage", scratch);
+    snprintf(asset, sizeof asset, "%s/packed.aimodel", scratch);
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        err e = {0};
+        const convert_options o = {.preset = "chunks",
+                                   .quantize = schemes[i],
+                                   .prefill = i % 2 ? "4" : NULL,
+                                   .context = 64,
+                                   .top_k = -1,
+                                   .overwrite = true},
+                              to = {.format = "coreai", .top_k = -1, .overwrite = true};
+        if (!convert_checkpoint(dir, in_scratch("packed"), &o, NULL, &e) ||
+            !convert_checkpoint(package, asset, &to, NULL, &e))
+            fail_msg("%s: %s", schemes[i], e.msg);
+        round_trip(asset, true);
+    }
 }
 
 static void test_refused_options(void **state) {
@@ -268,6 +378,7 @@ static void test_refused_options(void **state) {
     } rows[] = {
         {{.format = "coreai", .quantize = "w8", .top_k = -1}, "int8 per channel gives garbage"},
         {{.format = "coreai", .quantize = "keep", .top_k = -1}, "int8hu"},
+        {{.format = "coreai", .precision = "float16", .top_k = -1}, "precision float16 is not offered"},
         {{.format = "coreai", .preset = "single", .top_k = -1}, "preset is for format coreml"},
         {{.format = "coreai", .chunks = "2", .top_k = -1}, "chunks is for format coreml"},
         {{.quantize = "int8lin", .top_k = -1}, "is for format coreai"},
@@ -300,8 +411,10 @@ static int leave(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_bundles), cmocka_unit_test(test_import),
-                                       cmocka_unit_test(test_refused_options)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),    cmocka_unit_test(test_made),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_prefill),  cmocka_unit_test(test_import),
+        cmocka_unit_test(test_imports),  cmocka_unit_test(test_refused_options)};
     return cmocka_run_group_tests(tests, enter, leave);
 }
