@@ -31,7 +31,7 @@ static bool refuse_options(const convert_options *o, err *e) {
                 {"kv", o->kv != NULL},
                 {"table", o->table != NULL},
                 {"quantize", o->quantize != NULL},
-                {"vocab", o->vocab != NULL},
+                {"vocab", o->vocab && strcmp(o->vocab, "same") != 0},
                 {"steer-around", o->steer_around != NULL},
                 {"recipe", o->recipe != NULL},
                 {"variants", o->variants != NULL},
