@@ -28,10 +28,13 @@ static unsigned stored_bits(const ai_attr *x, ir_dtype d, uint64_t n) {
 /* Elements of t, and that x holds as many. */
 static bool count_elements(ai_read *r, const ai_attr *x, const ai_type *t, uint64_t *n) {
     if (x->code != AI_DENSE && x->code != AI_RESOURCE)
-        return ai_fail(r, ERR_UNSUPPORTED, "a constant of attribute %u", x->code);
-    if (t->code != AI_TENSOR || !t->inner->dtype)
-        return ai_fail(r, ERR_UNSUPPORTED, "a constant of elements of type %u",
-                       t->inner ? t->inner->code : t->code);
+        return ai_fail(r, ERR_UNSUPPORTED, "a constant of attribute %u, %s", x->code,
+                       ai_attr_name(x->code) ? ai_attr_name(x->code) : "which is unknown here");
+    if (t->code != AI_TENSOR || !t->inner->dtype) {
+        uint32_t code = t->inner ? t->inner->code : t->code;
+        return ai_fail(r, ERR_UNSUPPORTED, "a constant of elements of type %u, %s", code,
+                       ai_type_name(code) ? ai_type_name(code) : "which is unknown here");
+    }
     *n = 1;
     for (int i = 0; i < t->rank; i++)
         if (t->dim[i] == AI_DYNAMIC || __builtin_mul_overflow(*n, (uint64_t)t->dim[i], n) ||

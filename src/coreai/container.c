@@ -153,7 +153,8 @@ static bool read_resource_group(ai_bytecode *b, ai_cursor *at, ai_cursor *data, 
 
 static bool read_resources(ai_bytecode *b) {
     if (b->has[AI_SECTION_RESOURCE] != b->has[AI_SECTION_RESOURCE_OFFSET])
-        return err_set(b->e, ERR_FORMAT, "resources without offsets, or offsets without resources");
+        return err_set(b->e, ERR_FORMAT,
+                       "a section of resources without one of their offsets, or the other way round");
     if (!b->has[AI_SECTION_RESOURCE]) return true;
     ai_cursor at = b->section[AI_SECTION_RESOURCE_OFFSET], data = b->section[AI_SECTION_RESOURCE];
     size_t cap = 0;

@@ -24,7 +24,7 @@ static void add_type(str *out, const ai_type *t, int depth) {
     } else if (t->dtype) {
         str_adds(out, dtype_name((ir_dtype)t->dtype));
     } else {
-        str_printf(out, "type#%u", t->code);
+        str_printf(out, "%s#%u", ai_type_name(t->code) ? ai_type_name(t->code) : "type", t->code);
     }
 }
 
@@ -133,7 +133,8 @@ static void add_attr(printer *p, const ai_attr *t, ir_dtype d, int depth) {
         break;
     case AI_RESOURCE: str_printf(p->out, "%s, %zu bytes", t->resource, t->bytes); break;
     case AI_UNIT: str_adds(p->out, "unit"); break;
-    default: str_printf(p->out, "attribute#%u", t->code);
+    default:
+        str_printf(p->out, "%s#%u", ai_attr_name(t->code) ? ai_attr_name(t->code) : "attribute", t->code);
     }
 }
 

@@ -14,6 +14,7 @@ bool ai_fail(ai_read *r, err_code code, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    if (ai_ok(r)) r->placed = true;
     if (!r->op) return err_set(r->e, code, "graph %.100s: %s", r->graph->name, text);
     return err_set(r->e, code, "graph %.100s, op %.60s (byte %zu): %s", r->graph->name, r->op->name,
                    r->op->at, text);
@@ -25,11 +26,17 @@ ir_dtype ai_narrow(const ai_type *t) {
     return d == DT_BF16 || d == DT_E4M3 || d == DT_E5M2 ? d : DT_NONE;
 }
 
+/* "type 12, complex fp32". */
+static const char *type_text(const ai_read *r, uint32_t code) {
+    const char *name = ai_type_name(code);
+    return arena_printf(r->a, "type %u, %s", code, name ? name : "which is unknown here");
+}
+
 bool ai_to_ir(ai_read *r, const ai_type *t, ir_type *to) {
     if (t->code == AI_TENSOR_ENCODED)
         return ai_fail(r, ERR_UNSUPPORTED, "a tensor laid out for one processor (type %u)", t->code);
     if (t->code != AI_TENSOR)
-        return ai_fail(r, ERR_UNSUPPORTED, "type %u where a tensor is expected", t->code);
+        return ai_fail(r, ERR_UNSUPPORTED, "%s where a tensor is expected", type_text(r, t->code));
     if (t->rank > IR_MAX_RANK) return ai_fail(r, ERR_UNSUPPORTED, "a tensor of rank %d", t->rank);
     ir_dtype d = (ir_dtype)t->inner->dtype;
     switch (dtype_class(d)) {
@@ -40,7 +47,7 @@ bool ai_to_ir(ai_read *r, const ai_type *t, ir_type *to) {
         break;
     case DTC_INT:
     case DTC_UINT: d = DT_INT32; break;
-    default: return ai_fail(r, ERR_UNSUPPORTED, "elements of type %u", t->inner->code);
+    default: return ai_fail(r, ERR_UNSUPPORTED, "elements of %s", type_text(r, t->inner->code));
     }
     *to = ir_scalar(d);
     to->rank = (int8_t)t->rank;
@@ -204,13 +211,25 @@ static const char *why_not(const char *name) {
     return "an unknown op";
 }
 
+/* The program's builder knows of ops of the program alone: the file's (NULL: its graph) is put in front of
+ * what it says. */
+static bool place_error(ai_read *r, const ai_op *op) {
+    if (!ai_ok(r) && !r->placed && op)
+        err_where(r->e, "graph %.100s, op %.60s (byte %zu)", r->graph->name, op->name, op->at);
+    else if (!ai_ok(r) && !r->placed)
+        err_where(r->e, "graph %.100s", r->graph->name);
+    r->placed = true;
+    return false;
+}
+
 static bool read_op(ai_read *r, const ai_op *op) {
     r->op = op;
     if (++r->ops > MOST_OPS) return ai_fail(r, ERR_LIMIT, "more than %" PRIu64 " ops", MOST_OPS);
     for (uint32_t i = 0; i < op->n_out; i++) r->at[op->out[i]->id] = (ai_lowered){.type = op->out[i]->type};
     ai_propagate(r, op);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].name, op->name)) return rows[i].fn(r, rows[i].code) && ai_ok(r);
+        if (!strcmp(rows[i].name, op->name))
+            return (rows[i].fn(r, rows[i].code) && ai_ok(r)) || place_error(r, op);
     if (op->n_region == 1 && op->region[0].isolated && op->region[0].n_op) return decomposed(r, op);
     return ai_fail(r, ERR_UNSUPPORTED, "%s", why_not(op->name));
 }
@@ -384,7 +403,7 @@ static bool read_function(ai_read *r, const ai_graph *g) {
     r->active[g - r->t->graph] = false;
     ir_build_end(&r->b);
     if (ok) tidy(r);
-    return ok;
+    return ok || place_error(r, NULL);
 }
 
 /* ---- composites alone ---- */
@@ -421,7 +440,7 @@ static bool read_composite(ai_read *r, const ai_graph *from, const ai_op *call, 
     ok = ok && ai_ok(r);
     ir_build_end(&r->b);
     if (ok) tidy(r);
-    return ok;
+    return ok || place_error(r, call);
 }
 
 /* Those that a graph calls, each once. */
@@ -458,7 +477,8 @@ static coreml_model *read_model(arena *a, const ai_tree *t, const coreai_options
         ok = t->graph[i].is_private || read_function(&r, &t->graph[i]);
     arena_free(r.scratch);
     if (ok && composites && !r.p->n_func) return NULL;
-    if (ok && !r.p->n_func) ok = err_set(e, ERR_FORMAT, "there is no graph to run");
+    if (ok && !r.p->n_func)
+        ok = err_set(e, ERR_FORMAT, "none of its %u graphs is public: there is none to run", t->n_graph);
     return ok ? coreml_model_new(a, r.p, IR_SPEC_COREAI) : NULL;
 }
 

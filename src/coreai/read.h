@@ -33,6 +33,7 @@ typedef struct {
     ai_lowered *at;        /* by value id */
     const ai_graph *graph; /* that is being read */
     const ai_op *op;
+    bool placed;          /* the error says where it is */
     bool decompose;       /* read composites' own decompositions, whatever they say they are */
     bool *active;         /* by graph: it is being read, further out */
     uint32_t declared;    /* calls that were taken by what they declare */

@@ -3,13 +3,29 @@
 #include "coreai/bytecode.h"
 #include <string.h>
 
-/* Element types by code. */
 static const uint8_t dtypes[] = {
-    [4] = DT_BOOL,    [5] = DT_FP64,    [6] = DT_FP32,    [7] = DT_FP16,   [8] = DT_BF16,   [9] = DT_E5M2,
-    [10] = DT_E4M3,   [17] = DT_INT64,  [18] = DT_INT32,  [19] = DT_INT16, [20] = DT_INT8,  [21] = DT_INT4,
-    [23] = DT_UINT64, [24] = DT_UINT32, [25] = DT_UINT16, [26] = DT_UINT8, [27] = DT_UINT4, [28] = DT_UINT2,
-    [29] = DT_UINT1,  [36] = DT_UINT6,  [37] = DT_UINT3,
+#define AI_CODE_OF_TYPE(code, name, dtype) [code] = dtype,
+#include "coreai/codes.def"
+#undef AI_CODE_OF_TYPE
 };
+static const char *const type_names[] = {
+#define AI_CODE_OF_TYPE(code, name, dtype) [code] = name,
+#include "coreai/codes.def"
+#undef AI_CODE_OF_TYPE
+};
+static const char *const attribute_names[] = {
+#define AI_CODE_OF_ATTRIBUTE(code, name) [code] = name,
+#include "coreai/codes.def"
+#undef AI_CODE_OF_ATTRIBUTE
+};
+
+const char *ai_type_name(uint32_t code) {
+    return code < sizeof type_names / sizeof *type_names ? type_names[code] : NULL;
+}
+
+const char *ai_attr_name(uint32_t code) {
+    return code < sizeof attribute_names / sizeof *attribute_names ? attribute_names[code] : NULL;
+}
 
 uint32_t ai_code_of(ir_dtype d) {
     for (uint32_t i = 0; i < sizeof dtypes; i++)
@@ -79,7 +95,8 @@ static bool check_type(ai_bytecode *b, const ai_type *t) {
               : t->code == AI_HANDLE ? t->inner->code != AI_FUNCTION && t->inner->code != AI_HANDLE
                                      : true;
     for (uint32_t i = 0; i < t->n_result + t->n_operand; i++) ok &= t->item[i]->code != AI_FUNCTION;
-    return ok || err_set(b->e, ERR_FORMAT, "type %td nests what can't be nested", t - b->type);
+    return ok || err_set(b->e, ERR_FORMAT, "byte %td: type %td, a %s, nests what can't be nested",
+                         t->raw - b->data, t - b->type, ai_type_name(t->code));
 }
 
 static const char *read_string(ai_bytecode *b, ai_cursor *c) {

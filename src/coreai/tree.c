@@ -196,12 +196,15 @@ static bool read_graph(ai_bytecode *b, const ai_op *op, ai_graph *g) {
     bool same = f->n_operand == g->body->n_arg && g->body->n_op;
     for (uint32_t i = 0; same && i < f->n_operand; i++)
         same = f->item[f->n_result + i] == g->body->arg[i]->type;
-    return same || err_set(b->e, ERR_FORMAT, "graph %.60s: its arguments are not those of its type", g->name);
+    return same || err_set(b->e, ERR_FORMAT, "byte %zu: graph %.60s: its arguments are not those of its type",
+                           op->at, g->name);
 }
 
 static bool read_graphs(ai_bytecode *b, ai_tree *t, const ai_op *asset) {
     if (strcmp(asset->name, "serialization.asset") || asset->n_region != 1)
-        return err_set(b->e, ERR_FORMAT, "the program is %s, expected serialization.asset", asset->name);
+        return err_set(b->e, ERR_FORMAT,
+                       "byte %zu: the program is %s of %u regions, expected serialization.asset of one",
+                       asset->at, asset->name, asset->n_region);
     if (asset->n_prop == 2 && asset->prop[1] && asset->prop[1]->code == AI_INTEGER)
         t->version = asset->prop[1]->number;
     const ai_region *r = asset->region;
@@ -213,7 +216,8 @@ static bool read_graphs(ai_bytecode *b, ai_tree *t, const ai_op *asset) {
                            r->op[i]->name);
         if (!read_graph(b, r->op[i], &g[t->n_graph])) return false;
         if (ai_graph_find(t, g[t->n_graph].name))
-            return err_set(b->e, ERR_FORMAT, "two graphs are named %.60s", g[t->n_graph].name);
+            return err_set(b->e, ERR_FORMAT, "byte %zu: two graphs are named %.60s", r->op[i]->at,
+                           g[t->n_graph].name);
         t->n_graph++;
     }
     return true;
@@ -229,7 +233,7 @@ const ai_tree *ai_tree_read(arena *a, const void *data, size_t n, err *e) {
     ai_cursor c = b->section[AI_SECTION_IR];
     if (!read_block(b, &c, &top, &s, 0, 0)) return NULL;
     if (top.n_op != 1) {
-        err_set(e, ERR_FORMAT, "%u programs, expected one", top.n_op);
+        ai_bad(b, &b->section[AI_SECTION_IR], ERR_FORMAT, "%u programs, expected one", top.n_op);
         return NULL;
     }
     t->producer = b->producer;

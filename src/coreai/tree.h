@@ -141,6 +141,9 @@ typedef struct ai_tree {
 /* Code of a number's type, and back; 0 and DT_NONE: there is none. */
 uint32_t ai_code_of(ir_dtype d);
 ir_dtype ai_dtype_of(uint32_t code);
+/* What codes of types and attributes are called (codes.def); NULL: nobody has named it. */
+const char *ai_type_name(uint32_t code);
+const char *ai_attr_name(uint32_t code);
 
 /* Reads n bytes, which must stay; the tree lies in a. NULL on error. */
 const ai_tree *ai_tree_read(arena *a, const void *data, size_t n, err *e);

@@ -10,9 +10,9 @@ static bool clear(const err *e, bool ok) {
 }
 
 /* As a program; what can be read is verified. */
-static void as_program(const uint8_t *data, size_t n) {
+static void as_program(const uint8_t *data, size_t n, bool decompose) {
     err e = {0};
-    coreai_options o = {.capacity = 16};
+    coreai_options o = {.capacity = 16, .decompose = decompose};
     coreml_package *p = coreai_open_memory(data, n, &o, &e);
     if (!clear(&e, p != NULL)) abort();
     if (!p) return;
@@ -32,6 +32,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (t) ai_print(&out, t, 4);
     str_free(&out);
     arena_free(a);
-    as_program(data, n);
+    for (int decompose = 0; decompose < 2; decompose++) as_program(data, n, decompose);
     return 0;
 }

@@ -114,6 +114,16 @@ static void test_composite(void **state) {
 
 /* ---- damage ---- */
 
+/* Every refusal says where: a byte of the file, or what of a graph, by name. The container's own parts have
+ * names of their own. */
+static void has_place(const err *e, size_t at) {
+    static const char *const places[] = {"byte ", "graph ", "argument ", "graphs is public",
+                                         "a section of resources"};
+    bool found = !e->code;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) found |= strstr(e->msg, places[i]) != NULL;
+    if (!found) fail_msg("byte %zu: \"%s\" names no place", at, e->msg);
+}
+
 static void try(const uint8_t *data, size_t n, size_t at) {
     arena *a = arena_new();
     err e = {0};
@@ -121,6 +131,7 @@ static void try(const uint8_t *data, size_t n, size_t at) {
     str out = {0};
     if (t) ai_print(&out, t, 2);
     if (!t != (e.code != ERR_NONE) || strchr(e.msg, '\n')) fail_msg("byte %zu: %s", at, e.msg);
+    has_place(&e, at);
     str_free(&out);
     arena_free(a);
 }
@@ -130,6 +141,7 @@ static void try_program(const uint8_t *data, size_t n, size_t at) {
     err e = {0};
     coreml_package *p = coreai_open_memory(data, n, &(coreai_options){.capacity = 16}, &e);
     if (!p != (e.code != ERR_NONE) || strchr(e.msg, '\n')) fail_msg("byte %zu: %s", at, e.msg);
+    has_place(&e, at);
     if (p) coreml_verify(p->model, NULL, NULL, &e);
     coreml_close(p);
 }
@@ -158,6 +170,29 @@ static void test_damage(void **state) {
             memcpy(exact, x->code.data, i);
             try(exact, i, i);
             free(exact);
+        }
+        free(copy);
+        ai_asset_close(x);
+    }
+}
+
+/* The same of composites: declarations that are half right, in graphs that carry everything. */
+static void test_damaged_composites(void **state) {
+    (void)state;
+    static const char *const files[] = {"norms", "ropes", "attentions", "gathers"};
+    const char *root = getenv("MILLET_SOURCE");
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        char path[300];
+        err e = {0};
+        snprintf(path, sizeof path, "%s/tests/data/coreai/composite_%s.aimodel", root ? root : ".", files[k]);
+        ai_asset *x = ai_asset_open(path, &e);
+        if (!x) fail_msg("%s", e.msg);
+        uint8_t *copy = malloc(x->code.size);
+        memcpy(copy, x->code.data, x->code.size);
+        for (size_t i = 0; i < x->code.size; i++) {
+            copy[i] ^= (uint8_t)(1 << i % 8);
+            try_program(copy, x->code.size, i);
+            copy[i] = x->code.data[i];
         }
         free(copy);
         ai_asset_close(x);
@@ -198,8 +233,10 @@ static void test_versions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),     cmocka_unit_test(test_loop),   cmocka_unit_test(test_models),
-        cmocka_unit_test(test_composite), cmocka_unit_test(test_damage), cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_small),    cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_models),   cmocka_unit_test(test_composite),
+        cmocka_unit_test(test_damage),   cmocka_unit_test(test_damaged_composites),
+        cmocka_unit_test(test_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
