@@ -125,9 +125,9 @@ bool fuse_conv_step(fuser *f, const match *m) {
     ir_op *concat = fuse_find(m, OP_concat), *conv = m->op[0];
     ir_value *history = concat->out[0];
     double axis = 0, groups = 0;
-    if (!fuse_is_read(s) || s->type.rank != 3 || s->type.dim[0] != 1 || u->type.rank != 3 ||
-        u->type.dim[2] != 1 || !fuse_number(ir_in(concat, A_axis), &axis) || (axis != 2 && axis != -1) ||
-        !w->konst)
+    if (!s->def || s->def->code != OP_read_state || s->type.rank != 3 || s->type.dim[0] != 1 ||
+        u->type.rank != 3 || u->type.dim[2] != 1 || !fuse_number(ir_in(concat, A_axis), &axis) ||
+        (axis != 2 && axis != -1) || !w->konst)
         return false;
     int64_t channels = s->type.dim[1], taps = s->type.dim[2] + 1;
     if (ir_type_count(&w->type) != channels * taps || w->type.rank != 3 || w->type.dim[0] != channels ||
@@ -136,15 +136,19 @@ bool fuse_conv_step(fuser *f, const match *m) {
         ir_in(conv, A_dilations) || ir_in(conv, A_pad_type) || root->type.dim[2] != 1)
         return false;
     const ir_op *kept = fuse_user(f, history, OP_slice_by_index), *open[] = {concat};
-    if (!kept || f->uses[history->id] != 2 || kept->out[0]->type.dtype != DT_FP16 ||
+    if (!kept || f->uses[history->id] != 2 || kept->out[0]->type.dtype != s->type.dtype ||
         !fuse_list_is(ir_in(kept, A_begin), (const int64_t[]){0, 0, 1}, 3) ||
         !fuse_list_is(ir_in(kept, A_end), (const int64_t[]){1, channels, taps}, 3) || ir_in(kept, A_stride) ||
         ir_in(kept, A_begin_mask) || ir_in(kept, A_end_mask) || ir_in(kept, A_squeeze_mask) ||
         !fuse_closed(f, m, open, 1))
         return false;
-    f->place = fuse_index(f, kept);
-    if (f->place > f->at) return false;
     ir_value *newest = kept->out[0];
+    if (fuse_index(f, kept) < f->at) {
+        f->place = fuse_index(f, kept);
+    } else { /* it comes later: what needs it does so, too */
+        newest = ir_value_new(f->p, f->f, newest->name, newest->type);
+        fuse_replace(f, kept->out[0], newest);
+    }
     ir_op *op = f->fused = fuse_op(f, OP_fused_conv_step, 2);
     fuse_operand(f, op, A_memory, s);
     fuse_operand(f, op, A_x, u);

@@ -30,40 +30,78 @@ static bool only_kept(const fuser *f, const ir_value *v) {
     return true;
 }
 
-/* S, in the shape of the memory, is the new memory and stays a value of its own. Roundings in between are
- * those of another order, so fp16 programs keep their form in strict mode. */
-static bool make_delta(fuser *f, const match *m, ir_value *S, bool turned) {
-    ir_value *q = match_get(m, "q"), *k = match_get(m, "k"), *v = match_get(m, "v"), *s = match_get(m, "s"),
-             *decay = match_get(m, "decay"), *beta = match_get(m, "beta"), *root = m->op[0]->out[0];
-    if (!ir_type_equal(&s->type, &S->type)) { /* the factors of a product come in any order */
-        ir_value *other = s;
-        s = decay, decay = other;
+/* What a delta rule starts from and what it leaves. */
+typedef struct {
+    ir_value *memory, *newest; /* before and behind the token, of one type */
+    ir_value *s, *decay;       /* the factors that S begins with */
+} recurrence;
+
+static bool is_widened(const ir_value *v) {
+    return v->def && v->def->code == OP_cast && v->type.dtype == DT_FP32 &&
+           ir_in(v->def, A_x)->type.dtype == DT_FP16;
+}
+
+/* S, in the shape of the memory, is the new memory: as it is, or rounded to the memory's fp16. In fp16
+ * roundings in between are those of another order, so such programs keep their form in strict mode. */
+static bool find_memory(const fuser *f, const match *m, ir_value *S, recurrence *r) {
+    r->s = match_get(m, "s"), r->decay = match_get(m, "decay");
+    if (!ir_type_equal(&r->s->type, &S->type)) { /* the factors of a product come in any order */
+        ir_value *other = r->s;
+        r->s = r->decay, r->decay = other;
     }
-    if (S->type.rank != 4 || S->type.dtype != DT_FP16 || f->strict || !ir_type_equal(&s->type, &S->type) ||
-        !ir_type_known(&S->type))
+    if (!ir_type_equal(&r->s->type, &S->type) || !ir_type_known(&S->type)) return false;
+    r->memory = r->s, r->newest = S;
+    if (is_widened(r->s)) {
+        const ir_op *narrow = fuse_user(f, S, OP_cast);
+        if (!narrow || narrow->out[0]->type.dtype != DT_FP16 || f->uses[S->id] != 2) return false;
+        r->memory = fuse_in(r->s->def, A_x), r->newest = narrow->out[0];
+    } else if (S->type.dtype == DT_FP16 && f->strict) {
         return false;
-    int64_t heads = S->type.dim[0] * S->type.dim[1], dk = S->type.dim[turned ? 3 : 2],
-            dv = S->type.dim[turned ? 2 : 3];
-    const ir_op *open[] = {S->def};
-    if (!per_head(q, heads, dk) || !per_head(k, heads, dk) || !per_head(v, heads, dv) ||
-        !per_head(decay, heads, 1) || !per_head(beta, heads, 1) || !per_head(root, heads, dv) ||
-        !ir_type_equal(&root->type, &v->type) || !fuse_closed(f, m, open, 1) ||
-        !used_later(f, m, S, fuse_index(f, S->def)) || !only_kept(f, S))
+    }
+    return used_later(f, m, r->newest, fuse_index(f, r->newest->def)) &&
+           (r->newest->type.dtype == DT_FP32 || only_kept(f, r->newest));
+}
+
+/* One token, of values that are in order by head. S may have ones in front of [1,H,dk,dv]. */
+static bool make_delta(fuser *f, const match *m, ir_value *S, ir_value *k, bool turned) {
+    ir_value *q = match_get(m, "q"), *v = match_get(m, "v"), *beta = match_get(m, "beta"),
+             *root = m->op[0]->out[0];
+    int rank = S->type.rank;
+    recurrence r;
+    if (rank < 4 || !find_memory(f, m, S, &r)) return false;
+    ir_type flat = S->type;
+    for (int d = 0; d < 4; d++) flat.dim[d] = S->type.dim[rank - 4 + d];
+    flat.rank = 4, flat.dtype = r.memory->type.dtype;
+    int64_t heads = flat.dim[0] * flat.dim[1], dk = flat.dim[turned ? 3 : 2], dv = flat.dim[turned ? 2 : 3];
+    const ir_op *open[] = {S->def, r.newest->def};
+    if (ir_type_count(&S->type) != ir_type_count(&flat) || !per_head(q, heads, dk) ||
+        !per_head(k, heads, dk) || !per_head(v, heads, dv) || !per_head(r.decay, heads, 1) ||
+        !per_head(beta, heads, 1) || !per_head(root, heads, dv) || root->type.dtype != v->type.dtype ||
+        !fuse_closed(f, m, open, 2))
         return false;
-    ir_op *op = f->fused = fuse_op(f, OP_fused_delta, 2);
-    fuse_operand(f, op, A_memory, s);
+    ir_op *op = fuse_op(f, OP_fused_delta, 2);
+    fuse_operand(f, op, A_memory, rank == 4 ? r.memory : fuse_reshaped(f, r.memory, &flat));
     fuse_operand(f, op, A_query, q);
     fuse_operand(f, op, A_key, k);
     fuse_operand(f, op, A_value, v);
-    fuse_operand(f, op, A_decay, decay);
+    fuse_operand(f, op, A_decay, r.decay);
     fuse_operand(f, op, A_beta, beta);
     fuse_operand(f, op, A_rounding, fuse_int(f, 0));
     fuse_operand(f, op, A_turned, fuse_bool(f, turned));
     fuse_operand(f, op, A_output_dtype, fuse_text(f, dtype_name((ir_dtype)root->type.dtype)));
-    ir_value *memory = ir_value_new(f->p, f->f, S->name, S->type);
-    fuse_result(op, 0, root);
-    fuse_result(op, 1, memory);
-    fuse_replace(f, S, memory);
+    fuse_result(op, 1, ir_value_new(f->p, f->f, S->name, flat));
+    if (ir_type_equal(&root->type, &v->type) && ir_type_equal(&r.newest->type, &flat)) {
+        f->fused = op;
+        fuse_result(op, 0, root);
+        fuse_replace(f, r.newest, op->out[1]);
+        return true;
+    }
+    ir_value *y = fuse_extra(f, op, v->type);
+    f->fused = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_operand(f, f->fused, A_shape, fuse_list(f, root->type.dim, root->type.rank));
+    fuse_result(f->fused, 0, root);
+    fuse_replace(f, r.newest, fuse_reshaped(f, op->out[1], &r.newest->type));
     return true;
 }
 
@@ -84,7 +122,7 @@ bool fuse_delta_turned(fuser *f, const match *m) {
         if (is_true(ir_in(product[i], A_transpose_x)) ||
             is_true(ir_in(product[i], A_transpose_y)) != (product[i] == outer))
             return false;
-    return make_delta(f, m, sum->out[0], true);
+    return sum->out[0]->type.rank == 4 && make_delta(f, m, sum->out[0], match_get(m, "k"), true);
 }
 
 static bool sums_rows(const ir_op *op) {
@@ -93,23 +131,45 @@ static bool sums_rows(const ir_op *op) {
     return fuse_number(ir_in(op, A_axes), &axis) && (axis == -2 || axis == rank - 2);
 }
 
-/* Products as sums: the memory is [1,H,dk,dv]; k and q are columns. */
+/* [.., heads, rows, columns], ones in front. */
+static bool lies(const ir_type *t, int64_t heads, int64_t rows, int64_t columns) {
+    return t->rank >= 2 && t->dim[t->rank - 1] == columns && t->dim[t->rank - 2] == rows &&
+           ir_type_count(t) == heads * rows * columns &&
+           (t->rank > 2 ? t->dim[t->rank - 3] == heads : heads == 1);
+}
+
+/* v [.., heads, dv], beta a number for each of its rows. */
+static bool rows_by_head(const ir_type *v, const ir_type *beta, int64_t heads, int64_t dv) {
+    return v->rank >= 2 && v->dim[v->rank - 1] == dv && v->dim[v->rank - 2] == heads &&
+           beta->rank == v->rank && beta->dim[beta->rank - 1] == 1;
+}
+
+static const ir_value *unshaped(const ir_value *v) {
+    while (v->def && v->def->code == OP_reshape) v = ir_in(v->def, A_x);
+    return v;
+}
+
+/* Products as sums: the memory is [1,H,dk,dv], perhaps with ones in front; k and q are columns. */
 bool fuse_delta_sums(fuser *f, const match *m) {
-    const ir_value *q = match_get(m, "q"), *k = match_get(m, "k");
-    for (int i = 0; i < m->n_op; i++)
-        if (m->op[i]->code == OP_reduce_sum && !sums_rows(m->op[i])) return false;
-    ir_op *sum = fuse_find(m, OP_add);
-    ir_value *S = sum->out[0];
-    if (S->type.rank != 4 || q->type.rank != 4 || k->type.rank != 4 || q->type.dim[3] != 1 ||
-        k->type.dim[3] != 1 || q->type.dim[2] != S->type.dim[2] || k->type.dim[2] != S->type.dim[2])
+    ir_value *q = match_get(m, "q"), *k = match_get(m, "k"), *l = match_get(m, "l"), *v = match_get(m, "v");
+    const ir_type *S = &fuse_find(m, OP_add)->out[0]->type;
+    if (S->rank < 4) return false;
+    int64_t heads = S->dim[S->rank - 3], dk = S->dim[S->rank - 2], dv = S->dim[S->rank - 1];
+    if (!lies(S, heads, dk, dv) || !lies(&q->type, heads, dk, 1) || !lies(&k->type, heads, dk, 1) ||
+        (l && (!lies(&l->type, heads, dk, 1) || unshaped(l) != unshaped(k))) ||
+        !rows_by_head(&v->type, &match_get(m, "beta")->type, heads, dv))
         return false;
-    for (int i = 0; i < m->n_op; i++) { /* (v - S^T k) beta as a row */
+    for (int i = 1; i < m->n_op; i++) { /* (v - S^T k) beta is a row, sums are over its columns */
         const ir_type *t = &m->op[i]->out[0]->type;
-        if (m->op[i]->code == OP_expand_dims &&
-            (t->rank != 4 || t->dim[2] != 1 || t->dim[3] != S->type.dim[3]))
+        bool shapes = m->op[i]->code == OP_expand_dims || m->op[i]->code == OP_reshape;
+        if (shapes && !lies(t, heads, 1, dv) && !lies(t, heads, dk, dv) && !ir_type_equal(t, &v->type))
             return false;
     }
-    return make_delta(f, m, S, false);
+    for (int i = 0; i < m->n_op; i++)
+        if (m->op[i]->code == OP_reduce_sum &&
+            (!sums_rows(m->op[i]) || !lies(&ir_in(m->op[i], A_x)->type, heads, dk, dv)))
+            return false;
+    return make_delta(f, m, fuse_find(m, OP_add)->out[0], k, false);
 }
 
 /* Constant columns, each of one element a channel, side by side: [C,1,n] in fp16, `lead` zeros in front. */

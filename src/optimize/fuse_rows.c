@@ -178,6 +178,21 @@ bool fuse_softplus(fuser *f, const match *m) {
     return true;
 }
 
+bool fuse_softplus_select(fuser *f, const match *m) {
+    ir_value *y = match_get(m, "y"), *root = m->op[0]->out[0];
+    double from = 0, one = 0, tiny = 0;
+    const ir_op *log = fuse_find(m, OP_log);
+    if (!fuse_number(match_get(m, "t"), &from) || from < 17 || !fuse_number(match_get(m, "one"), &one) ||
+        one != 1 || (ir_in(log, A_epsilon) && (!fuse_number(ir_in(log, A_epsilon), &tiny) || tiny > 1e-7)) ||
+        !ir_type_equal(&root->type, &y->type) || (f->strict && root->type.dtype == DT_FP16) ||
+        !fuse_closed(f, m, NULL, 0))
+        return false; /* below 17 what is left out counts in fp32 */
+    f->fused = fuse_op(f, OP_softplus, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_result(f->fused, 0, root);
+    return true;
+}
+
 /* exp(x - max x) over its sum. In fp16 the spelled-out form rounds at every step. */
 bool fuse_softmax(fuser *f, const match *m) {
     ir_value *x = match_get(m, "x"), *root = m->op[0]->out[0];

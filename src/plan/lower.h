@@ -139,8 +139,8 @@ lower_fn lower_fused_norm, lower_fused_swiglu, lower_fused_rope, lower_fused_att
 /* The place of result `out` when it becomes the next content of the state that `memory` views: it can be
  * written there at once. */
 bool lower_takes_over(lower *l, const ir_op *op, ir_operand memory, const ir_value *out, place *target);
-/* What a recurrence changes: the state's memory, or (outside of strict mode) a copy in cells. False without an
- * error: neither. */
+/* What a recurrence changes: the state's memory, or (outside of strict mode) a copy in cells. False without
+ * an error: neither. */
 bool lower_memory(lower *l, const ir_op *op, const ir_value *out, place *target);
 /* x is all of a state, v the value that is written to it next, and nobody looks at its old content from this
  * op on: v may lie in the state's memory. */

@@ -168,10 +168,129 @@ static void updates_in_a_row(void **state) {
     }
 }
 
+/* ---- recurrences as exporters write them ---- */
+
+static ir_value *sum_rows(graph *g, ir_value *x) {
+    return b_op(&g->b, OP_reduce_sum, NULL, A_x, x, A_axes, B_INTS(&g->b, x->type.rank - 2), A_keep_dims,
+                b_bool(&g->b, true), A_NONE);
+}
+
+static ir_value *read_of(graph *g, ir_value *s) {
+    return b_op(&g->b, OP_read_state, NULL, A_input, s, A_NONE);
+}
+
+/* One token in fp32, products as sums of rows. */
+enum {
+    HALF_STATE,   /* the memory is an fp16 state that is widened, and rounded again */
+    WIDE_STATE,   /* it is one in fp32 */
+    FRONT_STATE,  /* the same with a one in front, which sums and keys lack */
+    WIDE_INPUT,   /* it comes in and goes out */
+    SEEN_TWICE,   /* of an fp16 state the unrounded memory is used, too: it stays as it is */
+    ACROSS_HEADS, /* beta is one of columns, of which there are as many as heads: it stays as it is */
+    DELTA_FORMS
+};
+
+static void delta_form(int form) {
+    graph *g = begin_coreai((uint64_t)form + 70);
+    ir_builder *b = &g->b;
+    bool front = form == FRONT_STATE, half = form == HALF_STATE || form == SEEN_TWICE;
+    int H = 3, dk = 16, dv = form == ACROSS_HEADS ? 3 : 24;
+    ir_type t = front ? IR_TYPE(DT_FP32, 1, 1, H, dk, dv) : IR_TYPE(DT_FP32, 1, H, dk, dv);
+    if (half) t.dtype = DT_FP16;
+    bool is_state = form != WIDE_INPUT;
+    ir_value *s = is_state ? b_state(b, "s", t) : b_input(b, "s", t),
+             *q = b_input(b, "q", IR_TYPE(DT_FP32, 1, H, dk, 1)),
+             *k = b_input(b, "k", IR_TYPE(DT_FP32, 1, H, dk, 1)),
+             *v = b_input(b, "v", IR_TYPE(DT_FP32, 1, H, dv)),
+             *beta = b_input(b, "b",
+                             form == ACROSS_HEADS ? IR_TYPE(DT_FP32, 1, 1, dv) : IR_TYPE(DT_FP32, 1, H, 1)),
+             *decay = b_input(b, "d", front ? IR_TYPE(DT_FP32, 1, 1, H, 1, 1) : IR_TYPE(DT_FP32, 1, H, 1, 1));
+    ir_value *flat = B_INTS(b, 1, H, dk, dv), *line = B_INTS(b, 1, H, dv), *row = B_INTS(b, 1, H, 1, dv);
+    ir_value *deep = B_INTS(b, 1, 1, H, dk, dv), *column = B_INTS(b, 1, 1, H, dk, 1);
+    ir_value *memory = is_state ? read_of(g, s) : s;
+    if (half) memory = cast(g, memory, "fp32");
+    ir_value *S = two(g, OP_mul, memory, decay),
+             *recall = two(g, OP_mul, S, front ? shaped(g, k, column) : k);
+    recall = sum_rows(g, front ? shaped(g, recall, flat) : recall);
+    ir_value *d = two(g, OP_mul, two(g, OP_sub, v, shaped(g, recall, line)), beta);
+    ir_value *more = two(g, OP_mul, k, shaped(g, d, row));
+    S = two(g, OP_add, S, front ? shaped(g, more, deep) : more);
+    ir_value *y = two(g, OP_mul, S, front ? shaped(g, q, column) : q);
+    y = sum_rows(g, front ? shaped(g, y, flat) : y);
+    if (form == SEEN_TWICE) b_output(b, one(g, OP_tanh, S));
+    ir_value *kept = half ? cast(g, S, "fp16") : S;
+    if (is_state)
+        write_state(g, s, kept);
+    else
+        b_output(b, kept);
+    b_output(b, shaped(g, y, B_INTS(b, 1, 1, H, dv)));
+    if (form < SEEN_TWICE) g->moved = (uint64_t)(2 * H * dk * dv * (half ? 2 : 4)) * is_state; /* in place */
+    check(g, form < SEEN_TWICE ? OP_fused_delta : OP_add, true, "delta rule in fp32");
+}
+
+static void delta_forms(void **state) {
+    (void)state;
+    for (int form = 0; form < DELTA_FORMS; form++) delta_form(form);
+}
+
+/* What is kept of the history is taken behind the convolution; in fp16 and in fp32. */
+static void late_conv_steps(void **state) {
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        graph *g = begin_coreai(80);
+        ir_builder *b = &g->b;
+        ir_dtype d = wide ? DT_FP32 : DT_FP16;
+        ir_value *u = b_input(b, "u", IR_TYPE(d, 1, 20, 1)), *s = b_state(b, "s", IR_TYPE(d, 1, 20, 3));
+        ir_value *both[2] = {read_of(g, s), u};
+        ir_value *history = b_opv(b, OP_concat, NULL, A_values, both, 2, A_axis, b_i32(b, 2), A_interleave,
+                                  b_bool(b, false), A_NONE);
+        ir_value *y = b_op(b, OP_conv, NULL, A_x, history, A_weight, constant(g, d, IR_TYPE(d, 20, 1, 4)),
+                           A_groups, b_i32(b, 20), A_NONE);
+        write_state(g, s,
+                    b_op(b, OP_slice_by_index, NULL, A_x, history, A_begin, B_INTS(b, 0, 0, 1), A_end,
+                         B_INTS(b, 1, 20, 4), A_NONE));
+        b_output(b, one(g, OP_silu, y));
+        check(g, OP_fused_conv_step, true, "convolution");
+    }
+}
+
+/* log(1 + exp(y)) where y is at most so much, else y. Where that is little it is no softplus. */
+static void softplus_by_select(void **state) {
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        graph *g = begin_coreai(81);
+        ir_builder *b = &g->b;
+        ir_value *x = b_input(b, "x", IR_TYPE(DT_FP32, 1, 40)), *y = two(g, OP_mul, x, b_f32(b, 30));
+        ir_value *log = b_op(b, OP_log, NULL, A_x, two(g, OP_add, one(g, OP_exp, y), b_f32(b, 1)), A_epsilon,
+                             b_f32(b, 0), A_NONE);
+        b_output(b, b_op(b, OP_select, NULL, A_cond, two(g, OP_greater, y, b_f32(b, form ? 2 : 20)), A_a, y,
+                         A_b, log, A_NONE));
+        check(g, form ? OP_select : OP_softplus, true, "softplus by select");
+    }
+}
+
+/* Rows of unit length in fp16, widened and scaled. In strict mode squares round. */
+static void unit_rows_scaled(void **state) {
+    (void)state;
+    graph *g = begin_coreai(82);
+    ir_builder *b = &g->b;
+    ir_value *x = b_input(b, "x", IR_TYPE(DT_FP16, 1, 4, 1, 16));
+    ir_value *sum = b_op(b, OP_reduce_sum, NULL, A_x, two(g, OP_mul, x, x), A_axes, B_INTS(b, 3), A_keep_dims,
+                         b_bool(b, true), A_NONE);
+    ir_value *unit = two(
+        g, OP_mul, x,
+        b_op(b, OP_rsqrt, NULL, A_x, two(g, OP_add, sum, b_f16(b, 1e-6f)), A_epsilon, b_f16(b, 0), A_NONE));
+    b_output(b, two(g, OP_mul, cast(g, unit, "fp32"), b_f32(b, 0.25f)));
+    check(g, OP_fused_norm, false, "unit rows, scaled");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seen_positions), cmocka_unit_test(causal_formula),   cmocka_unit_test(repeats),
-        cmocka_unit_test(roundings),      cmocka_unit_test(updates_in_a_row),
+        cmocka_unit_test(seen_positions),   cmocka_unit_test(causal_formula),
+        cmocka_unit_test(repeats),          cmocka_unit_test(roundings),
+        cmocka_unit_test(updates_in_a_row), cmocka_unit_test(delta_forms),
+        cmocka_unit_test(late_conv_steps),  cmocka_unit_test(softplus_by_select),
+        cmocka_unit_test(unit_rows_scaled),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
