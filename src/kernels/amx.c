@@ -35,42 +35,65 @@ static __m512i pairs(const float *x, int64_t left) {
     return (__m512i)_mm512_cvtne2ps_pbh(b, a);
 }
 
-static void prepare_bf16(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
-    int64_t steps = steps_of(cols);
+static void prepare_bf16_part(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t c, int64_t n,
+                              int64_t lo, int64_t hi) {
+    int64_t steps = steps_of(cols), first = c / 32, end = c + n < cols ? (c + n) / 32 : steps;
     for (int64_t i = lo; i < hi;) {
-        int64_t n = 16 - i % 16 < hi - i ? 16 - i % 16 : hi - i;
+        int64_t rows = 16 - i % 16 < hi - i ? 16 - i % 16 : hi - i;
         char *band = (char *)dst + i / 16 * steps * TILE;
-        for (int64_t s = 0; s < steps; s++) {
+        for (int64_t s = first; s < end; s++) {
             __m512i v[16];
             int32_t *tile = (int32_t *)(void *)(band + s * TILE);
-            for (int64_t j = 0; j < n; j++) v[j] = pairs(x + (i + j) * ldx + 32 * s, cols - 32 * s);
-            if (n == 16) {
+            for (int64_t j = 0; j < rows; j++) v[j] = pairs(x + (i + j) * ldx + 32 * s - c, c + n - 32 * s);
+            if (rows == 16) {
                 transpose16(v);
                 EACH (j, 16) _mm512_store_si512(tile + 16 * j, v[j]);
             } else {
-                for (int64_t j = 0; j < n; j++) {
+                for (int64_t j = 0; j < rows; j++) {
                     int32_t pair[16];
                     _mm512_storeu_si512(pair, v[j]);
                     for (int k = 0; k < 16; k++) tile[16 * k + i % 16 + j] = pair[k];
                 }
             }
         }
-        i += n;
+        i += rows;
     }
 }
 
-/* Rows r .. of w, BAND of them (behind hi any numbers do), as tiles. CHANNEL8 without its scale. */
+static void prepare_bf16(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+    prepare_bf16_part(dst, x, ldx, cols, 0, cols, lo, hi);
+}
+
+/* Columns c .. c + 63 of row r as row k of two tiles. */
+INLINE void decode_part(const kern_weight *w, const lut *t, int64_t r, int64_t c, char *tiles, int64_t k,
+                        int kind) {
+    __m512i v[2];
+    bf16_64(w, t, r, c, kind, v);
+    _mm512_store_si512(tiles + 64 * k, v[0]);
+    _mm512_store_si512(tiles + TILE + 64 * k, v[1]);
+}
+
+/* Rows r .. of w, BAND of them (behind hi any numbers do), as tiles. CHANNEL8 without its scale. Tile by
+ * tile, where 16 rows have one table: stores to tiles a KiB apart would meet in a few sets of the first
+ * cache. */
 INLINE void decode_band(const kern_weight *w, lut *t, int64_t r, int64_t hi, char *band, int kind) {
     int64_t steps = steps_of(w->cols);
-    for (int64_t k = 0; k < BAND; k++) {
-        int64_t row = r + k < hi ? r + k : hi - 1;
-        char *out = band + (k / 16 * steps) * TILE + k % 16 * 64;
-        if (r + k < hi) open_bf16_table(t, w, row, k == 0, kind);
-        for (int64_t c = 0; c < w->cols; c += 64, out += 2 * TILE) {
-            __m512i v[2];
-            bf16_64(w, t, row, c, kind, v);
-            _mm512_store_si512(out, v[0]);
-            _mm512_store_si512(out + TILE, v[1]);
+    for (int64_t k = 0; k < BAND; k += 16, band += steps * TILE) {
+        int64_t first = r + k < hi ? r + k : hi - 1, last = r + k + 15 < hi ? r + k + 15 : hi - 1;
+        bool palette = kind == NARROW || kind == WIDE;
+        if (!palette || first / w->block_rows == last / w->block_rows) {
+            if (palette && (!k || first / w->block_rows != (first - 1) / w->block_rows))
+                open_bf16_table(t, w, first, true, kind);
+            for (int64_t c = 0; c < w->cols; c += 64)
+                for (int64_t j = 0; j < 16; j++)
+                    decode_part(w, t, first + j < last ? first + j : last, c, band + c / 32 * TILE, j, kind);
+        } else {
+            for (int64_t j = 0; j < 16; j++) {
+                int64_t row = first + j < last ? first + j : last;
+                if (first + j <= last) open_bf16_table(t, w, row, !j, kind);
+                for (int64_t c = 0; c < w->cols; c += 64)
+                    decode_part(w, t, row, c, band + c / 32 * TILE, j, kind);
+            }
         }
     }
 }
@@ -93,7 +116,7 @@ static void store_tile(const kern_linear *job, const float *c, int64_t r, int64_
     int64_t n = job->n - i < 16 ? job->n - i : 16;
     /* Results that outgrow the second-level cache needn't be fetched before they are written. */
     bool stream =
-        job->n * w->rows > STREAM && m == 16 && job->ldy % 16 == 0 && (uintptr_t)(job->y + r) % 64 == 0;
+        job->n * job->ldy > STREAM && m == 16 && job->ldy % 16 == 0 && (uintptr_t)(job->y + r) % 64 == 0;
     for (int64_t j = 0; j < n; j++) {
         __m512 y = _mm512_castsi512_ps(v[j]);
         if (scaled) y = _mm512_mul_ps(y, scale);

@@ -14,13 +14,20 @@ static int64_t padded(int64_t cols) {
     return (cols + 63) / 64 * 64;
 }
 
-static void prepare_bf16(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+static void prepare_bf16_part(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t c, int64_t n,
+                              int64_t lo, int64_t hi) {
+    int64_t end = c + n < cols ? n : padded(cols) - c;
     for (int64_t i = lo; i < hi; i++)
-        for (int64_t c = 0; c < padded(cols); c += 32) {
-            __m512 a = _mm512_maskz_loadu_ps(first16(cols - c), x + i * ldx + c);
-            __m512 b = _mm512_maskz_loadu_ps(first16(cols - c - 16), x + i * ldx + c + 16);
-            _mm512_store_si512((uint16_t *)dst + i * padded(cols) + c, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+        for (int64_t j = 0; j < end; j += 32) {
+            __m512 a = _mm512_maskz_loadu_ps(first16(n - j), x + i * ldx + j);
+            __m512 b = _mm512_maskz_loadu_ps(first16(n - j - 16), x + i * ldx + j + 16);
+            _mm512_store_si512((uint16_t *)dst + i * padded(cols) + c + j,
+                               (__m512i)_mm512_cvtne2ps_pbh(b, a));
         }
+}
+
+static void prepare_bf16(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi) {
+    prepare_bf16_part(dst, x, ldx, cols, 0, cols, lo, hi);
 }
 
 INLINE void tile(const kern_linear *job, const uint16_t *v, int64_t r, int rows, int64_t i, int batch,

@@ -27,6 +27,7 @@ static void bf16_overlay(kern_table *t, uint8_t band, uint16_t scratch) {
         [KERN_W_PALETTE4] = bf16_palette,
     };
     t->prepare[KERN_X_BF16] = prepare_bf16;
+    t->prepare_part[KERN_X_BF16] = prepare_bf16_part;
     for (int kind = 0; kind < KERN_W_KINDS; kind++)
         if (fn[kind]) {
             t->linear[KERN_BF16][kind] = fn[kind];

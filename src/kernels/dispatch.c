@@ -172,6 +172,7 @@ static kern_choice choice_of(const kern_table *t, const kern_weight *w, kern_pat
     size_t columns = (size_t)(w->cols + 63) / 64 * 64;
     return (kern_choice){.run = many ? t->many[path][kind] : t->linear[path][kind],
                          .prepare = t->prepare[form],
+                         .prepare_part = t->prepare_part[form],
                          .form = form,
                          .path = path,
                          .scratch = n > 1 || path >= KERN_BF16 ? columns * t->scratch[path][kind] : 0,

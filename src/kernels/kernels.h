@@ -88,6 +88,10 @@ typedef void kern_linear_fn(const kern_linear *job, int64_t lo, int64_t hi);
  * multiples of 16 are the fastest. A row that holds an infinity or a NaN makes the results of its block NaN.
  */
 typedef void kern_prepare_fn(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t lo, int64_t hi);
+/* The same of columns [c, c + n), c a multiple of KERN_PART and so is n unless it ends the row; x: theirs. */
+typedef void kern_prepare_part_fn(void *dst, const float *x, int64_t ldx, int64_t cols, int64_t c, int64_t n,
+                                  int64_t lo, int64_t hi);
+#define KERN_PART 32
 /* Elements [c, c + n) of row r of w as fp32 (embedding rows). */
 typedef void kern_decode_fn(const kern_weight *w, int64_t r, int64_t c, int64_t n, float *out);
 
@@ -116,7 +120,8 @@ typedef struct {
     kern_linear_fn *many[KERN_PATHS][KERN_W_KINDS]; /* for more than one row of x, which it wants in another
                                                        form; NULL: linear takes any */
     kern_form many_form[KERN_PATHS][KERN_W_KINDS];
-    kern_prepare_fn *prepare[KERN_X_FORMS]; /* NULL for KERN_X_F32 */
+    kern_prepare_fn *prepare[KERN_X_FORMS];           /* NULL for KERN_X_F32 */
+    kern_prepare_part_fn *prepare_part[KERN_X_FORMS]; /* NULL for most */
     kern_decode_fn *decode;
 } kern_table;
 
@@ -128,7 +133,8 @@ const char *const *kern_isas(void);
 
 typedef struct {
     kern_linear_fn *run;
-    kern_prepare_fn *prepare; /* NULL: run reads x itself */
+    kern_prepare_fn *prepare;           /* NULL: run reads x itself */
+    kern_prepare_part_fn *prepare_part; /* NULL: x must be prepared by whole rows */
     kern_form form;
     kern_path path;  /* the one taken: at least as accurate as the wanted one */
     size_t scratch;  /* bytes per thread that run needs */

@@ -97,6 +97,10 @@ plan_step *lower_emit(lower *l, plan_fn *fn, const void *param, const char *kern
 plan_step *lower_updates(plan_step *s);
 /* Takes the newest step back. */
 void lower_take_back(lower *l);
+/* Nobody else looks at v, nor at what it is a view of. */
+bool lower_alone(const lower *l, const ir_value *v);
+/* What a step reads from its start on, as a vector: for a step that replaces it. */
+place lower_place_of(const plan_arg *a);
 void lower_need_scratch(lower *l, size_t bytes);
 /* dst = src, element by element; sizes are dst's. Rounds when dst holds fp16 in packed form, or when asked.
  */
@@ -121,7 +125,7 @@ typedef struct {
     place x;           /* [m,k], dense cells */
     const float *bias; /* [n] or NULL */
     const place *add;  /* [m,n], dense cells, added to the result; or NULL */
-    bool round;
+    bool round, alone; /* alone: nobody else reads x */
 } lower_matrix;
 /* y [m,n] dense. */
 bool lower_product(lower *l, const lower_matrix *p, place *y);

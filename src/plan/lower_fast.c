@@ -137,17 +137,11 @@ void lower_fast_conv_step(lower *l, const step_conv_step *c, const place *out, c
         emit_conv(l, s, out, in, first, part[i], part[i] / heads);
 }
 
-/* Nobody else looks at v, nor at what it is a view of. */
-static bool seen_once(const lower *l, const ir_value *v) {
-    while (l->uses[v->id] == 1 && v->def && lower_is_view(v->def)) v = ir_in(v->def, A_x);
-    return l->uses[v->id] == 1;
-}
-
 bool lower_conv_silu(lower *l, const ir_op *op) {
     const ir_value *x = ir_in(op, A_x);
     const place *at = lower_at(l, x);
     size_t first = l->p->n_step;
-    if (l->strict || !seen_once(l, x) || at->space != SPACE_ACT || at->store || at->first) return false;
+    if (l->strict || !lower_alone(l, x) || at->space != SPACE_ACT || at->store || at->first) return false;
     while (first && l->p->step[first - 1].fn == run_fast_conv &&
            l->p->step[first - 1].arg[0].buffer == at->buffer)
         first--;

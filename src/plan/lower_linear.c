@@ -5,9 +5,29 @@
 #include "reference/walk.h"
 #include <string.h>
 
+/* The newest step makes x, gated, for nobody else: it can prepare it, too. */
+static bool prepared_by_gate(lower *l, const lower_matrix *p, const kern_choice *c, const place *y) {
+    const plan_step *made = l->p->n_step ? &l->p->step[l->p->n_step - 1] : NULL;
+    if (!p->alone || !c->prepare_part || !made || made->fn != run_gated_rows || p->x.space != SPACE_ACT ||
+        made->arg[0].buffer != p->x.buffer || p->x.first)
+        return false;
+    const step_gated_rows *gated = made->param;
+    if (gated->prepare || gated->part[0].m != p->m || gated->part[0].w.rows != p->k) return false;
+    step_gated_rows *s = ARENA_NEW(l->a, step_gated_rows);
+    *s = *gated;
+    s->prepare = c->prepare_part;
+    plan_step old = *made;
+    place in[2] = {lower_place_of(&old.arg[1]), lower_place_of(&old.arg[2])};
+    lower_take_back(l);
+    plan_step *step = lower_emit(l, run_gated_rows, s, old.kernel, old.extent, old.grain, y, 1, in, 2);
+    step->bytes = old.bytes, step->weights = old.weights;
+    return true;
+}
+
 /* x [m,k] as the kernel wants to read it. Linears of one x share what was prepared. */
-static place prepared(lower *l, const place *x, int64_t m, int64_t k, const kern_choice *c,
-                      const kern_choice *many) {
+static place prepared(lower *l, const lower_matrix *p, const kern_choice *c, const kern_choice *many) {
+    const place *x = &p->x;
+    int64_t m = p->m, k = p->k;
     if (!c->prepare) return *x;
     int form = (int)c->form * KERN_X_FORMS + (int)many->form;
     for (size_t i = 0; i < l->n_prepared; i++) {
@@ -19,6 +39,7 @@ static place prepared(lower *l, const place *x, int64_t m, int64_t k, const kern
     size_t bytes = kern_x_bytes(c->form, k, m);
     ir_type type = IR_TYPE(DT_INT32, (int64_t)((bytes + 3) / 4));
     place y = lower_fresh(l, &type);
+    if (prepared_by_gate(l, p, c, &y)) return y;
     step_prepare *s = ARENA_NEW(l->a, step_prepare);
     *s = (step_prepare){.fn = c->prepare, .many = many->prepare, .m = m, .k = k};
     lower_emit(l, run_prepare, s, "prepare", m, 16, &y, 1, x, 1);
@@ -54,7 +75,7 @@ bool lower_product(lower *l, const lower_matrix *p, place *y) {
     s->m = p->m;
     s->round = p->round;
     s->bias = p->bias;
-    place in[2] = {prepared(l, &p->x, p->m, p->k, &s->c, &s->many)};
+    place in[2] = {prepared(l, p, &s->c, &s->many)};
     uint32_t n_in = 1;
     if (p->add) {
         s->add = 1 + n_in;
@@ -91,6 +112,7 @@ bool lower_linear(lower *l, const ir_op *op) {
                       .k = wv->type.dim[1],
                       .x = lower_dense(l, lower_in(l, op, A_x)),
                       .bias = lower_vector(l, op, A_bias),
+                      .alone = lower_alone(l, ir_in(op, A_x)),
                       .round = lower_rounds(l, type)};
     place add;
     if (op->code == OP_fused_linear) {
@@ -225,6 +247,7 @@ static bool pointwise(lower *l, const ir_op *op) {
                       .k = c,
                       .x = lower_dense(l, rows),
                       .bias = lower_vector(l, op, A_bias),
+                      .alone = lower_alone(l, xv),
                       .round = lower_rounds(l, type)};
     if (!lower_product(l, &p, &y)) return false;
     turned.type = IR_TYPE(type->dtype, m, t);

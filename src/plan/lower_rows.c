@@ -96,19 +96,12 @@ static void emit_norm(lower *l, lower_norm m, const char *name, const place *y) 
     l->norm = m;
 }
 
-/* What reshapes and casts look at, where nobody else does. */
-static const ir_value *behind_views(lower *l, const ir_value *v) {
-    while (v->def && lower_is_view(v->def) && l->uses[v->id] == 1) v = ir_in(v->def, A_x);
-    return v;
-}
-
 /* The newest step is a norm (or a rotation), v is its result in the same order, and nobody else wants that.
  */
 static bool newest_norm(lower *l, const ir_value *v, const place *at) {
     const lower_norm *m = &l->norm;
     return m->step && m->step == l->p->n_step && at->space == SPACE_ACT && at->buffer == m->y.buffer &&
-           at->first == 0 && !at->store && place_is_dense(at) && l->uses[v->id] == 1 &&
-           l->uses[behind_views(l, v)->id] == 1;
+           at->first == 0 && !at->store && place_is_dense(at) && lower_alone(l, v);
 }
 
 static bool fast_norm(lower *l, const ir_op *op, const place *x, const place *y) {
@@ -219,41 +212,63 @@ bool lower_fused_rope(lower *l, const ir_op *op) {
     return true;
 }
 
-/* The two newest steps are linears of one row that make gate and up for nobody else: the chunks of both are
- * multiplied where they are made. */
+/* Bytes of scratch that both linears need. */
+static size_t up_to_64(const step_linear part[2]) {
+    size_t a = part[0].c.scratch, b = part[1].c.scratch;
+    return ((a > b ? a : b) + 63) / 64 * 64;
+}
+
+/* The step of gate and up for one row of x. */
+static plan_step *one_gated(lower *l, const step_linear part[2], const char *name, int64_t grain,
+                            const place *y, const place x[2]) {
+    step_gated *s = ARENA_NEW(l->a, step_gated);
+    int64_t n = part[0].w.rows;
+    *s = (step_gated){{part[0], part[1]}, up_to_64(part)};
+    lower_need_scratch(l, s->up + (size_t)n * sizeof(float));
+    return lower_emit(l, run_gated, s, name, n, grain, y, 1, x, 2);
+}
+
+/* For many: rows of the result are whole vectors, and what the next linear wants to read can be made of them.
+ */
+static plan_step *many_gated_rows(lower *l, const step_linear part[2], const char *name, int64_t grain,
+                                  const place *y, const place x[2]) {
+    step_gated_rows *s = ARENA_NEW(l->a, step_gated_rows);
+    int64_t n = part[0].w.rows;
+    *s = (step_gated_rows){.part = {part[0], part[1]},
+                           .made = up_to_64(part) + ((size_t)n * sizeof(float) + 63) / 64 * 64};
+    lower_need_scratch(l, s->made + (size_t)(2 * part[0].m * GATED_ROWS) * sizeof(float));
+    grain = (grain + GATED_ROWS - 1) / GATED_ROWS * GATED_ROWS;
+    return lower_emit(l, run_gated_rows, s, name, n, grain, y, 1, x, 2);
+}
+
+/* The two newest steps are linears that make gate and up for nobody else: the chunks of both are multiplied
+ * where they are made. */
 static bool gated_linears(lower *l, const ir_op *op, const place in[2], const place *y) {
     plan *p = l->p;
     if (l->strict || p->n_step < 2) return false;
     const plan_step *step[2] = {&p->step[p->n_step - 2], &p->step[p->n_step - 1]};
-    step_gated *s = ARENA_NEW(l->a, step_gated);
+    step_linear part[2];
     place x[2];
     for (int i = 0; i < 2; i++) {
         const ir_value *v = ir_in(op, i ? A_up : A_gate);
         int at = step[0]->arg[0].buffer == in[i].buffer ? 0 : 1;
         const step_linear *linear = step[at]->param;
         if (step[at]->fn != run_linear || in[i].space != SPACE_ACT || in[i].first ||
-            step[at]->arg[0].buffer != in[i].buffer || linear->m != 1 || linear->add || linear->round ||
-            l->uses[v->id] != 1 || l->uses[behind_views(l, v)->id] != 1)
+            step[at]->arg[0].buffer != in[i].buffer || linear->add || linear->round || !lower_alone(l, v))
             return false;
-        s->part[i] = *linear;
-        x[i] = (place){.space = step[at]->arg[1].space,
-                       .buffer = step[at]->arg[1].buffer,
-                       .first = step[at]->arg[1].first,
-                       .data = step[at]->arg[1].data,
-                       .type = IR_TYPE(DT_FP32, step[at]->arg[1].high),
-                       .stride = {1}};
+        part[i] = *linear;
+        x[i] = lower_place_of(&step[at]->arg[1]);
     }
-    if (s->part[0].w.rows != s->part[1].w.rows || in[0].buffer == in[1].buffer) return false;
-    int64_t n = s->part[0].w.rows, grain = step[0]->grain > step[1]->grain ? step[0]->grain : step[1]->grain;
+    if (part[0].w.rows != part[1].w.rows || part[0].m != part[1].m || in[0].buffer == in[1].buffer ||
+        ir_type_count(&in[0].type) != part[0].m * part[0].w.rows)
+        return false;
+    int64_t grain = step[0]->grain > step[1]->grain ? step[0]->grain : step[1]->grain;
     uint64_t bytes = step[0]->bytes + step[1]->bytes;
-    size_t linears =
-        s->part[0].c.scratch > s->part[1].c.scratch ? s->part[0].c.scratch : s->part[1].c.scratch;
-    s->up = (linears + 63) / 64 * 64;
     const char *name = arena_printf(l->a, "gated %s", step[0]->kernel);
     lower_take_back(l);
     lower_take_back(l);
-    lower_need_scratch(l, s->up + (size_t)n * sizeof(float));
-    plan_step *gated = lower_emit(l, run_gated, s, name, n, grain, y, 1, x, 2);
+    plan_step *gated =
+        part[0].m == 1 ? one_gated(l, part, name, grain, y, x) : many_gated_rows(l, part, name, grain, y, x);
     gated->bytes = bytes;
     gated->weights = 2;
     return true;
@@ -285,17 +300,11 @@ bool lower_residual(lower *l, const ir_op *op) {
         place in[2], old = *lower_at(l, other), out;
         if (v == other || y->space != SPACE_ACT || y->store || y->first || made->arg[0].buffer != y->buffer ||
             !place_is_dense(y) || ir_type_count(&v->type) != linear->m * linear->w.rows ||
-            l->uses[v->id] != 1 || l->uses[behind_views(l, v)->id] != 1 || old.space != SPACE_ACT ||
-            old.store || old.buffer == y->buffer || !place_is_dense(&old) ||
-            ir_type_count(&other->type) != ir_type_count(&op->out[0]->type) ||
+            !lower_alone(l, v) || old.space != SPACE_ACT || old.store || old.buffer == y->buffer ||
+            !place_is_dense(&old) || ir_type_count(&other->type) != ir_type_count(&op->out[0]->type) ||
             ir_type_count(&v->type) != ir_type_count(&op->out[0]->type))
             continue;
-        in[0] = (place){.space = made->arg[1].space,
-                        .buffer = made->arg[1].buffer,
-                        .first = made->arg[1].first,
-                        .data = made->arg[1].data,
-                        .type = IR_TYPE(DT_FP32, made->arg[1].high),
-                        .stride = {1}};
+        in[0] = lower_place_of(&made->arg[1]);
         in[1] = old;
         out = *y;
         step_linear *s = ARENA_NEW(l->a, step_linear);
@@ -321,8 +330,7 @@ bool lower_rounded_linear(lower *l, const ir_op *op, const place *x) {
     const step_linear *linear = made->param;
     if (made->fn != run_linear || x->space != SPACE_ACT || x->store || x->first ||
         made->arg[0].buffer != x->buffer || !place_is_dense(x) ||
-        ir_type_count(&x->type) != linear->m * linear->w.rows || l->uses[v->id] != 1 ||
-        l->uses[behind_views(l, v)->id] != 1)
+        ir_type_count(&x->type) != linear->m * linear->w.rows || !lower_alone(l, v))
         return false;
     step_linear *s = ARENA_NEW(l->a, step_linear);
     *s = *linear;

@@ -186,6 +186,20 @@ plan_step *lower_updates(plan_step *s) {
     return s;
 }
 
+bool lower_alone(const lower *l, const ir_value *v) {
+    while (l->uses[v->id] == 1 && v->def && lower_is_view(v->def)) v = ir_in(v->def, A_x);
+    return l->uses[v->id] == 1;
+}
+
+place lower_place_of(const plan_arg *a) {
+    return (place){.space = a->space,
+                   .buffer = a->buffer,
+                   .first = a->first,
+                   .data = a->data,
+                   .type = IR_TYPE(DT_FP32, a->high),
+                   .stride = {1}};
+}
+
 void lower_take_back(lower *l) {
     l->p->n_address = l->p->step[--l->p->n_step].first_address;
 }

@@ -168,6 +168,10 @@ static void describe_work(const plan_step *s, plan_step_info *t) {
         const step_gated *p = s->param;
         add_linear(&p->part[0], t);
         add_linear(&p->part[1], t);
+    } else if (s->fn == run_gated_rows) {
+        const step_gated_rows *p = s->param;
+        add_linear(&p->part[0], t);
+        add_linear(&p->part[1], t);
     } else if (s->fn == run_matmul) {
         describe_matmul(s->param, t);
     } else if (s->fn == run_fast_attention || s->fn == run_attention) {

@@ -223,6 +223,15 @@ typedef struct {
 plan_fn run_gated;
 plan_many_fn many_gated;
 
+/* The same for many rows of x; the result may be what the next linear wants to read as its x. */
+typedef struct {
+    step_linear part[2];
+    size_t made; /* where in the scratch the results of GATED_ROWS rows of both weights go */
+    kern_prepare_part_fn *prepare; /* NULL: the result is fp32 [m,n] */
+} step_gated_rows;
+plan_fn run_gated_rows;
+#define GATED_ROWS KERN_PART
+
 /* p: partial results or result, query, key, value [, mask, visible]; of the join: result, partial results [,
  * visible]. Units are shares; of the join: rows of the result. */
 typedef struct {

@@ -30,6 +30,34 @@ void run_gated(const void *param, void *const *p, int64_t lo, int64_t hi, plan_w
                                       hi - lo);
 }
 
+void run_gated_rows(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_gated_rows *s = param;
+    int64_t m = s->part[0].m, n = s->part[0].w.rows;
+    float *gate = (float *)(void *)((char *)w->scratch + s->made), *up = gate + m * GATED_ROWS;
+    for (int64_t r = lo, rows; r < hi; r += rows) {
+        rows = hi - r < GATED_ROWS ? hi - r : GATED_ROWS;
+        for (int i = 0; i < 2; i++) {
+            const step_linear *part = &s->part[i];
+            kern_linear job = {.w = &part->w,
+                               .x = p[1 + i],
+                               .n = m,
+                               .ldx = part->w.cols,
+                               .bias = part->bias,
+                               .y = (i ? up : gate) - r, /* behind s->made there is room for it */
+                               .ldy = GATED_ROWS,
+                               .scratch = part->c.scratch ? w->scratch : NULL};
+            part->c.run(&job, r, r + rows);
+        }
+        for (int64_t i = 0; i < m; i++) {
+            float *y = gate + i * GATED_ROWS;
+            kern_pointwise job = {
+                .n = rows, .x = y, .y = up + i * GATED_ROWS, .o = s->prepare ? y : (float *)p[0] + i * n + r};
+            w->fast->pointwise[KERN_SILU_MUL](&job, 0, rows);
+        }
+        if (s->prepare) s->prepare(p[0], gate, GATED_ROWS, n, r, rows, 0, m);
+    }
+}
+
 void run_fast_attention(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_fast_attention *s = param;
     kern_attention job = s->job;

@@ -100,6 +100,16 @@ static void run(const subject *s, const kern_choice *c, int64_t n, float *y, uin
     void *px = prepared ? guarded(prepared, 64, true) : NULL;
     void *scratch = c->scratch ? guarded(c->scratch, 64, true) : NULL;
     if (c->prepare) c->prepare(px, s->x, cols, cols, n / 2, n), c->prepare(px, s->x, cols, cols, 0, n / 2);
+    if (c->prepare_part) { /* by columns it is the same */
+        void *parts = guarded(prepared, 64, true);
+        memset(parts, 0x5A, prepared), memset(px, 0x5A, prepared);
+        c->prepare(px, s->x, cols, cols, 0, n);
+        for (int64_t at = 0; at < cols; at += 3 * KERN_PART)
+            c->prepare_part(parts, s->x + at, cols, cols, at,
+                            cols - at < 3 * KERN_PART ? cols - at : 3 * KERN_PART, 0, n);
+        test_check(!memcmp(parts, px, prepared), "%s: prepared by columns differs", s->c->name);
+        guarded_free(parts, prepared, 64, true);
+    }
     kern_linear job = {.w = &s->t.w,
                        .x = px ? px : s->x,
                        .n = n,

@@ -287,6 +287,42 @@ static void residuals(void **state) {
     }
 }
 
+/* down(silu(gate(x)) * up(x)) of m rows, 64 -> n -> 32. seen: the product is a result, too. */
+static graph *gated_graph(int64_t m, int64_t n, bool seen) {
+    graph *g = begin(41);
+    ir_value *x = b_input(&g->b, "x", IR_TYPE(DT_FP32, 1, m, 64)), *part[2], *w[3];
+    for (int i = 0; i < 3; i++) w[i] = weight(g, i < 2 ? n : 32, i < 2 ? 64 : n);
+    for (int i = 0; i < 2; i++) part[i] = b_op(&g->b, OP_linear, NULL, A_x, x, A_weight, w[i], A_NONE);
+    ir_value *y = two(g, OP_mul, one(g, OP_silu, part[0]), part[1]);
+    b_output(&g->b, b_op(&g->b, OP_linear, NULL, A_x, y, A_weight, w[2], A_NONE));
+    if (seen) b_output(&g->b, y);
+    return g;
+}
+
+/* Gate, up, their product and its preparation are one step, which gives the bytes of the steps it replaces.
+ */
+static void gated_rows(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 2, PLAN_PREFILL, 40};
+    for (size_t i = 0; i < 8; i++) {
+        int64_t m = rows[i / 2], n = i % 2 ? 100 : 192;
+        check(gated_graph(m, n, false), OP_fused_swiglu, true, "gated rows");
+        check(gated_graph(m, n, true), OP_fused_swiglu, true, "gated rows that are seen");
+        for (int path = KERN_EXACT; path <= KERN_INT8; path++) {
+            ref_tensor out[2][MOST] = {0}, after[MOST] = {0};
+            for (int seen = 0; seen < 2; seen++) {
+                graph *g = gated_graph(m, n, seen);
+                g->linear = (plan_linear){(kern_path)path, (kern_path)path};
+                finish(g);
+                walk(g, false, 1, 2, after, out[seen]);
+                end(g);
+            }
+            assert_memory_equal(ref_floats(&out[0][0]), ref_floats(&out[1][0]), (size_t)m * 32 * 4);
+            drop(out[0]), drop(out[1]);
+        }
+    }
+}
+
 /* What a path may lose, as a share of the sum of |x w| (kernels.h): rounding of x, of x and w, of sums. */
 static const double path_loss[KERN_PATHS] = {[KERN_EXACT] = 64 * 0x1p-24,
                                              [KERN_INT16] = 0x1p-14,
@@ -411,6 +447,7 @@ int main(void) {
         cmocka_unit_test(conv_step),
         cmocka_unit_test(reads_before_updates),
         cmocka_unit_test(residuals),
+        cmocka_unit_test(gated_rows),
         cmocka_unit_test(number_paths),
         cmocka_unit_test(random_graphs),
     };
