@@ -309,5 +309,7 @@ bool lower_function(lower *l) {
         arena_reset(l->scratch);
     }
     l->op = NULL;
-    return add_outputs(l) && !l->e->code;
+    if (!add_outputs(l) || l->e->code) return false;
+    lower_made_unread(l->p);
+    return true;
 }

@@ -129,6 +129,11 @@ typedef struct {
 } lower_matrix;
 /* y [m,n] dense. */
 bool lower_product(lower *l, const lower_matrix *p, place *y);
+/* The newest step, a norm or swiglu, makes x, the rows that are to be prepared: one step does both, a few
+ * rows at a time. False: it isn't that. */
+bool lower_made(lower *l, const step_prepare *prepare, const place *y, const place *x);
+/* Such steps write x itself only where somebody reads it. */
+void lower_made_unread(plan *p);
 const float *lower_vector(lower *l, const ir_op *op, ir_operand name);
 
 /* ---- groups of ops ---- */

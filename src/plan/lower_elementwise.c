@@ -7,10 +7,28 @@ static bool is_float(const place *p) {
     return dtype_is_float((ir_dtype)p->type.dtype);
 }
 
+/* By a kernel, outside of strict mode. */
+static bool fast_unary(lower *l, const ir_op *op, const place *x) {
+    kern_pointwise_op code = op->code == OP_silu      ? KERN_SILU
+                             : op->code == OP_sigmoid ? KERN_SIGMOID
+                             : op->code == OP_exp     ? KERN_EXP
+                                                      : KERN_POINTWISE;
+    const ir_type *type = &op->out[0]->type;
+    int64_t n = ir_type_count(type);
+    if (l->strict || code == KERN_POINTWISE || !n || !place_is_dense(x)) return false;
+    place y = lower_fresh(l, type);
+    step_fast_unary *s = ARENA_NEW(l->a, step_fast_unary);
+    *s = (step_fast_unary){code, n};
+    lower_emit(l, run_fast_unary, s, ir_info(op->code)->name, n, 2048, &y, 1, x, 1);
+    lower_set(l, op->out[0], y);
+    return true;
+}
+
 bool lower_unary(lower *l, const ir_op *op) {
     if (op->code == OP_silu && lower_conv_silu(l, op)) return true;
     place x = lower_cells(l, lower_in(l, op, A_x));
     if (!is_float(&x)) return lower_reference(l, op);
+    if (fast_unary(l, op, &x)) return true;
     const ir_type *type = &op->out[0]->type;
     place y = lower_fresh(l, type);
     step_unary *u = ARENA_NEW(l->a, step_unary);

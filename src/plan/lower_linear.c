@@ -41,8 +41,8 @@ static place prepared(lower *l, const lower_matrix *p, const kern_choice *c, con
     place y = lower_fresh(l, &type);
     if (prepared_by_gate(l, p, c, &y)) return y;
     step_prepare *s = ARENA_NEW(l->a, step_prepare);
-    *s = (step_prepare){.fn = c->prepare, .many = many->prepare, .m = m, .k = k};
-    lower_emit(l, run_prepare, s, "prepare", m, 16, &y, 1, x, 1);
+    *s = (step_prepare){.fn = c->prepare, .many = many->prepare, .m = m, .k = k, .form = c->form};
+    if (!lower_made(l, s, &y, x)) lower_emit(l, run_prepare, s, "prepare", m, 16, &y, 1, x, 1);
     l->prepared = arena_grow(l->a, l->prepared, l->n_prepared, &l->cap_prepared, l->n_prepared + 1,
                              sizeof *l->prepared);
     l->prepared[l->n_prepared++] = (lower_prepared){*x, y, m, k, form};

@@ -137,17 +137,26 @@ static bool all_zero(const int64_t *v, const step_rows *r) {
     return true;
 }
 
+/* Row by row the same ones. */
+static bool same_rows(const step_rows *a, const step_rows *b) {
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+}
+
 static bool fast_rope(lower *l, const ir_op *op, const place in[3], const place *y) {
     lower_norm m = {.x = in[0], .rows = rows_of(&in[0])};
     int64_t cos[IR_MAX_RANK], sin[IR_MAX_RANK];
     table_strides(&in[1], &op->out[0]->type, cos);
     table_strides(&in[2], &op->out[0]->type, sin);
     if (l->strict || memcmp(cos, sin, (size_t)m.rows.rank * sizeof *cos)) return false;
-    bool joins = all_zero(cos, &m.rows) && newest_norm(l, ir_in(op, A_x), &in[0]) && !l->norm.turned &&
-                 !l->norm.gated; /* a step turns before it gates */
+    bool one = all_zero(cos, &m.rows);
+    bool joins = newest_norm(l, ir_in(op, A_x), &in[0]) && !l->norm.turned &&
+                 !l->norm.gated /* a step turns before it gates */ &&
+                 (one || same_rows(&m.rows, &l->norm.rows));
+    lower_norm alone = m;
     if (joins) m = l->norm;
+    if (joins && !two_steps(&m, one ? NULL : cos)) joins = false, m = alone;
     if (!joins) m.job = (kern_norm){.n = m.rows.n, .kind = KERN_NORM_NONE, .scale = 1};
-    if (!two_steps(&m, joins ? NULL : cos)) return false;
+    if (!joins && !two_steps(&m, cos)) return false;
     if (joins) lower_take_back(l);
     m.turned = true;
     m.cos = in[1], m.sin = in[2];
@@ -351,7 +360,9 @@ bool lower_fused_swiglu(lower *l, const ir_op *op) {
     lower_set(l, op->out[0], y);
     if (gated_norm(l, op, in, &y) || gated_linears(l, op, in, &y)) return true;
     step_swiglu *s = ARENA_NEW(l->a, step_swiglu);
-    *s = (step_swiglu){ir_type_count(type), lower_int(l, op, A_rounding, 0) & 1, lower_rounds(l, type)};
+    *s =
+        (step_swiglu){ir_type_count(type), lower_int(l, op, A_rounding, 0) & 1, lower_rounds(l, type), false};
+    s->fast = !l->strict && !s->round;
     lower_emit(l, run_swiglu, s, "swiglu", (s->n + 255) / 256, 4, &y, 1, in, 2);
     return true;
 }

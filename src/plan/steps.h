@@ -75,6 +75,7 @@ plan_fn run_update;
 typedef struct {
     kern_prepare_fn *fn, *many; /* many: of several timelines */
     int64_t m, k;
+    kern_form form;
 } step_prepare;
 plan_fn run_prepare;
 plan_many_fn many_prepare;
@@ -142,8 +143,12 @@ plan_fn run_norm;
 typedef struct {
     int64_t n;
     bool round, round_result;
+    bool fast; /* nothing is rounded on the way: by the kernels of kernels/ops.h */
 } step_swiglu;
 plan_fn run_swiglu;
+/* Of n elements; y may be either operand. */
+void steps_swiglu(const step_swiglu *s, float *y, const float *gate, const float *up, int64_t n,
+                  const plan_worker *w);
 
 /* p: result, x, cos, sin. Units are rows. */
 typedef struct {
@@ -214,6 +219,24 @@ typedef struct {
     int cos, sin, z; /* index in p; 0: none */
 } step_fast_norm;
 plan_fn run_fast_norm;
+
+/* p: y, x. Units are elements. */
+typedef struct {
+    kern_pointwise_op code;
+    int64_t n;
+} step_fast_unary;
+plan_fn run_fast_unary;
+
+/* p: prepared x [, x itself], what x is made of: x of the norm; gate, up. Units are rows of x, which a chunk
+ * starts at a multiple of PLAN_PREPARED of. */
+typedef struct {
+    step_prepare prepare;
+    kern_norm norm; /* without addresses; of rows that lie at equal distances */
+    step_swiglu swiglu;
+    bool kept; /* x is read by others, too */
+} step_made;
+plan_fn run_norm_prepare, run_swiglu_prepare;
+#define PLAN_PREPARED 16
 
 /* p: silu(gate) * up [n], x of gate, x of up (prepared). Units are rows of both weights. */
 typedef struct {

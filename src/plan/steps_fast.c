@@ -10,6 +10,41 @@ void run_fast_norm(const void *param, void *const *p, int64_t lo, int64_t hi, pl
     w->fast->norm(&job, lo, hi);
 }
 
+void run_fast_unary(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_fast_unary *s = param;
+    w->fast->pointwise[s->code](&(kern_pointwise){.n = s->n, .x = p[1], .o = p[0]}, lo, hi);
+}
+
+/* Rows i .. i + n of x, i being a multiple of PLAN_PREPARED. */
+static void prepare_rows(const step_prepare *s, void *to, const float *x, int64_t i, int64_t n) {
+    s->fn((char *)to + kern_x_bytes(s->form, s->k, i), x, s->k, s->k, 0, n);
+}
+
+void run_norm_prepare(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_made *s = param;
+    kern_norm job = s->norm;
+    for (int64_t i = lo, n; i < hi; i += n) {
+        n = hi - i < PLAN_PREPARED ? hi - i : PLAN_PREPARED;
+        job.x = (const float *)p[1 + s->kept] + i * job.x_step.inner;
+        job.y = s->kept ? (float *)p[1] + i * s->prepare.k : w->scratch;
+        w->fast->norm(&job, 0, n);
+        prepare_rows(&s->prepare, p[0], job.y, i, n);
+    }
+}
+
+void run_swiglu_prepare(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
+    const step_made *s = param;
+    int64_t k = s->prepare.k;
+    for (int64_t i = lo, n; i < hi; i += n) {
+        n = hi - i < PLAN_PREPARED ? hi - i : PLAN_PREPARED;
+        const float *gate = (const float *)p[1 + s->kept] + i * k,
+                    *up = (const float *)p[2 + s->kept] + i * k;
+        float *y = s->kept ? (float *)p[1] + i * k : w->scratch;
+        steps_swiglu(&s->swiglu, y, gate, up, n * k, w);
+        prepare_rows(&s->prepare, p[0], y, i, n);
+    }
+}
+
 void run_gated(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_gated *s = param;
     float *up = (float *)(void *)((char *)w->scratch + s->up);

@@ -22,12 +22,20 @@ void run_norm(const void *param, void *const *p, int64_t lo, int64_t hi, plan_wo
     }
 }
 
+void steps_swiglu(const step_swiglu *s, float *y, const float *gate, const float *up, int64_t n,
+                  const plan_worker *w) {
+    if (s->fast)
+        w->fast->pointwise[KERN_SILU_MUL](&(kern_pointwise){.n = n, .x = gate, .y = up, .o = y}, 0, n);
+    else
+        w->ops->swiglu(y, gate, up, n, s->round);
+    if (s->round_result && !s->round) w->ops->round(y, n);
+}
+
 void run_swiglu(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
     const step_swiglu *s = param;
     int64_t from = lo * 256, to = hi * 256 < s->n ? hi * 256 : s->n;
-    float *y = (float *)p[0] + from;
-    w->ops->swiglu(y, (const float *)p[1] + from, (const float *)p[2] + from, to - from, s->round);
-    if (s->round_result && !s->round) w->ops->round(y, to - from);
+    steps_swiglu(s, (float *)p[0] + from, (const float *)p[1] + from, (const float *)p[2] + from, to - from,
+                 w);
 }
 
 void run_rope(const void *param, void *const *p, int64_t lo, int64_t hi, plan_worker *w) {
