@@ -64,7 +64,8 @@ static void print_text(const lm *m, const score_result *r) {
     cli_printf("top-1 agreement    %.2f %% (%zu of %zu)\n", 100.0 * (double)r->agree / (double)r->compared,
                r->agree, r->compared);
     if (m->form.best)
-        cli_printf("The package returns the best token of each position only, no probabilities: there is no NLL.\n");
+        cli_printf(
+            "The package returns the best token of each position only, no probabilities: there is no NLL.\n");
     else if (m->form.top_k)
         cli_printf("The package returns the best %lld candidates of each position: NLL is relative to these; "
                    "%zu next "

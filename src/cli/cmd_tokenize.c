@@ -1,13 +1,11 @@
-#define _GNU_SOURCE /* getline */
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/input.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "text/chat.h"
 #include "text/detokenize.h"
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct converter {
@@ -118,24 +116,18 @@ static bool chat_line(converter *c, const json *line, err *e) {
 
 /* One answer a line, handed over at once: the other side may be waiting for it. */
 static bool convert_lines(converter *c, err *e) {
-    char *line = NULL;
-    size_t cap = 0, number = 0;
+    str line = {0};
     bool ok = true;
-    errno = 0;
-    ssize_t n = 0;
-    for (; ok && (n = getline(&line, &cap, stdin)) >= 0; errno = 0) {
-        c->where = arena_printf(c->a, "standard input, line %zu", ++number);
-        const json *object = json_parse(c->a, c->where, line, (size_t)n, e);
+    for (size_t number = 1; ok && cli_read_line(&line, e); number++) {
+        c->where = arena_printf(c->a, "standard input, line %zu", number);
+        const json *object = json_parse(c->a, c->where, line.s, line.len, e);
         ok = object && c->line(c, object, e);
         if (ok && !(cli_out(c->text.s, c->text.len) && cli_flush())) break;
         str_clear(&c->text);
         arena_reset(c->a);
     }
-    if (ok && n < 0 && !feof(stdin))
-        ok = /* no memory for the line too */
-            err_errno(e, "standard input");
-    free(line); /* getline()'s */
-    return ok;
+    str_free(&line);
+    return !e->code;
 }
 
 /* DIR itself, or the directory Tokenizer in an artifact or beside a package. */

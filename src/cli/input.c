@@ -1,8 +1,11 @@
+#define _GNU_SOURCE /* getc_unlocked */
 #include "cli/input.h"
 #include "base/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MOST ((size_t)256 << 20) /* bytes: some devices never end */
 
 const char *cli_input_name(const char *path) {
     return strcmp(path, "-") ? path : "standard input";
@@ -14,8 +17,9 @@ static bool read_file(str *out, const char *path, err *e) {
     if (!f) return err_errno(e, "%s", path);
     char part[65536];
     size_t n;
-    while ((n = fread(part, 1, sizeof part, f))) str_add(out, part, n);
+    while (out->len <= MOST && (n = fread(part, 1, sizeof part, f))) str_add(out, part, n);
     bool ok = !ferror(f) || err_errno(e, "%s", cli_input_name(path));
+    if (out->len > MOST) ok = err_set(e, ERR_LIMIT, "%s: more than 256 MiB of text", cli_input_name(path));
     if (!in) fclose(f);
     return ok;
 }
@@ -25,6 +29,16 @@ bool cli_read_text(str *out, const char *path, err *e) {
     size_t valid = utf8_valid(str_get(out), out->len);
     return valid == out->len ||
            err_set(e, ERR_FORMAT, "%s: not UTF-8 at byte %zu", cli_input_name(path), valid);
+}
+
+bool cli_read_line(str *line, err *e) {
+    int c = 0;
+    str_clear(line);
+    while (line->len < MOST && c != '\n' && (c = getc_unlocked(stdin)) != EOF) str_addc(line, (char)c);
+    if (line->len == MOST && c != '\n')
+        return err_set(e, ERR_LIMIT, "standard input: a line of more than 256 MiB");
+    if (c == EOF && ferror(stdin)) return err_errno(e, "standard input");
+    return line->len > 0;
 }
 
 static bool ids_from_json(const str *text, const char *path, int32_t **ids, size_t *n, err *e) {

@@ -14,7 +14,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#define KEPT        1000 /* messages of the history */
+#define KEPT        1000               /* messages of the history */
+#define LONGEST     ((size_t)16 << 20) /* bytes of a message: more than fits any context, where no line ends */
 #define BRACKET_ON  "\033[?2004h"
 #define BRACKET_OFF "\033[?2004l"
 #define PASTE_BEGIN "\033[200~"
@@ -232,7 +233,7 @@ static line_status unedited(line_reader *r, str *text) {
     }
     size_t before = text->len;
     int c;
-    while ((c = getc(stdin)) != EOF && c != '\n') str_addc(text, (char)c);
+    while ((c = getc(stdin)) != EOF && c != '\n' && text->len < LONGEST) str_addc(text, (char)c);
     if (c != EOF || (text->len > before && !console_interrupted() && !console_terminated())) return LINE_TEXT;
     if (ferror(stdin)) clearerr(stdin);
     return after_failure(r);

@@ -2,6 +2,7 @@
 #include "server/page.h"
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- what is there ---- */
 
@@ -122,9 +123,16 @@ static bool fits(const route *r, const char *path, const char **rest) {
     return true;
 }
 
+/* The path of a target in absolute form (RFC 9112, 3.2.2), "http://host/path". */
+static const char *without_authority(const char *target) {
+    if (strncasecmp(target, "http://", 7) != 0) return target;
+    return target + 7 + strcspn(target + 7, "/");
+}
+
 const route *route_find(const char *method, const char *path, const char **rest, const char **allow,
                         api_error *e) {
     *allow = NULL;
+    path = without_authority(path);
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const route *r = &routes[i];
         if (!fits(r, path, rest)) continue;

@@ -98,6 +98,13 @@ grep -q 'the context is full' "$work/err" || fail "full: $(cat "$work/err")"
 printf "$france\n$france\n" | "$millet" chat "$demo" "${greedy[@]}" | head -c 5 >/dev/null
 [ "${PIPESTATUS[1]}" = 0 ] || fail 'a reader that goes away'
 
+# What never ends is refused, not read until memory is full.
+expect 1 '/dev/zero: more than 256 MiB of text' "$millet" chat "$demo" --system-file /dev/zero
+yes a 2>/dev/null | tr '\n' ' ' 2>/dev/null | timeout 300 "$millet" chat "$demo" >"$work/out" 2>"$work/err"
+[ "${PIPESTATUS[2]}" = 1 ] && grep -q 'the context is full' "$work/err" || fail "a message without an end: $(head -c 300 "$work/err")"
+yes a 2>/dev/null | tr -d '\n' 2>/dev/null | timeout 300 "$millet" tokenize "$demo" --json-lines >"$work/out" 2>"$work/err"
+[ "${PIPESTATUS[2]}" = 1 ] && grep -q 'standard input: a line of more than 256 MiB' "$work/err" || fail "a line without an end: $(head -c 300 "$work/err")"
+
 # ---- a terminal ----
 
 command -v tmux >/dev/null || { echo 'skipped: no tmux'; finish; }

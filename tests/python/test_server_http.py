@@ -43,6 +43,9 @@ def test_malformed():
         status, headers, body = s.request("GET", "/")
         assert status == 200 and headers["content-type"].startswith("text/html") and "content-security-policy" in headers
         assert s.request("GET", "/", headers={"If-None-Match": headers["etag"]})[0] == 304
+        # a target in absolute form, as for a proxy
+        assert s.raw(b"GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        assert s.raw(b"GET http://localhost HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 404 ")
 
 
 def test_sizes():
