@@ -128,10 +128,11 @@ enum MHD_Result exchange_job(exchange *x) {
 
 /* ---- a request comes ---- */
 
-/* Control bytes never reach the log. */
-static void keep_path(char *to, size_t size, const char *path) {
+/* What a client sent as a word of the log: nothing that a terminal would obey, or that looks like another
+ * word. */
+static void keep_word(char *to, size_t size, const char *word) {
     size_t n = 0;
-    for (; path[n] && n + 1 < size; n++) to[n] = path[n] < 0x20 || path[n] == 0x7F ? '?' : path[n];
+    for (; word[n] && n + 1 < size; n++) to[n] = word[n] > 0x20 && word[n] < 0x7F ? word[n] : '?';
     to[n] = 0;
 }
 
@@ -264,8 +265,8 @@ static void handle(void *ctx) {
         x = *k->own = mem_alloc(sizeof *x);
         *x = (exchange){
             .h = k->h, .c = k->c, .start = clock_seconds(), .modern = !strcmp(k->version, "HTTP/1.1")};
-        snprintf(x->method, sizeof x->method, "%s", k->method);
-        keep_path(x->path, sizeof x->path, k->path);
+        keep_word(x->method, sizeof x->method, k->method);
+        keep_word(x->path, sizeof x->path, k->path);
         atomic_fetch_add(&k->h->busy, 1);
         k->result = begin(x, k->path);
     } else if (*k->n) {

@@ -363,6 +363,17 @@ def test_logs_tell_nothing():
         assert len(lines) >= 18 and all(form.fullmatch(line) for line in lines) and said not in s.errors(), lines
 
 
+def test_logs_obey_nobody():
+    """Whatever a client calls its method and path, they are two words of printable ASCII in the log."""
+    requests = (b"G\x1b[31mT /health", b"G\xff\x9b31m /x", b"GET /a%1b%5b31mred", b"GET /\xc2\x9b31mx", b"GET /%0a2026-11-30T00:00:00Z%20GET%20/fake%20200", b"GET /a%20b",
+                b"GET /" + b"\xe2\x80\xae" * 100)
+    with serving() as s:
+        for request in requests:
+            assert s.raw(request + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 40")
+        lines = s.errors().splitlines()
+    assert len(lines) == len(requests) and all(re.fullmatch(r"[\d-]+T[\d:]+Z [!-~]+ /[!-~]* 40[45] total=[\d.]+s", line) for line in lines), lines
+
+
 def test_the_end():
     """SIGTERM: what runs is finished within the grace, or cut; what waits is refused."""
     for grace, whole in ((60, True), (0.2, False)):
