@@ -13,12 +13,23 @@ typedef struct {
     const char *kind; /* of the composite */
     arena *a;
     uint64_t random;
+    int64_t queries; /* of attention; a prefill function has as many as it takes tokens */
 } maker;
 
 /* Sizes that the caller chooses: attention has fewer queries than keys, all else one number of tokens. */
 static int64_t size_of(const maker *k, const char *operand, int axis, int rank) {
     if (strcmp(k->kind, "scaled_dot_product_attention") != 0) return 5;
-    return !strcmp(operand, "query") || (!strcmp(operand, "attn_mask") && axis == rank - 2) ? 3 : 7;
+    bool of_queries = !strcmp(operand, "query") || (!strcmp(operand, "attn_mask") && axis == rank - 2);
+    return of_queries ? k->queries : k->queries + 4;
+}
+
+static int64_t queries_of(const ir_function *f) {
+    for (size_t i = 0; i < f->n_in; i++) {
+        const ir_type *t = &f->in[i]->type;
+        if (!strcmp(f->in[i]->name, "query") && t->rank >= 2 && t->dim[t->rank - 2] != IR_DIM_UNKNOWN)
+            return t->dim[t->rank - 2];
+    }
+    return 3;
 }
 
 /* 0 .. 1. */
@@ -85,7 +96,7 @@ static void compare(check_composite *c, const rt_tensor *x, const rt_tensor *wan
 
 /* Function i of both models, on the same operands. */
 static bool run_both(check_composite *c, rt_session *const *s, const ir_function *f, err *e) {
-    maker k = {.kind = c->kind, .a = arena_new(), .random = 8};
+    maker k = {.kind = c->kind, .a = arena_new(), .random = 8, .queries = queries_of(f)};
     rt_tensor in[MOST_OPERANDS], out[2][MOST_OPERANDS];
     rt_call call = {.function = f->name, .in = in, .n_in = f->n_in};
     bool ok = f->n_in <= MOST_OPERANDS && f->body.n_out <= MOST_OPERANDS;

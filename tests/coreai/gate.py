@@ -135,7 +135,12 @@ def gate_scheme(model, p, scheme, kept16, work):
         print(f"        {text}", flush=True)
     wide = convert(model, work, scheme, "float32")
     exact = run(wide, p.ids, [1] * 17)["logits"]
-    check(distance(got, exact) <= BOUND["mixed"], f"{name}: within {distance(got, exact):.2g} of the same weights in fp32 (bound 0.06)")
+    sums = distance(got, exact)
+    text = f"{name}: within {sums:.2g} of the same weights in fp32"
+    if scheme in GATED:
+        check(sums <= BOUND["mixed"], f"{text} (bound {BOUND['mixed']:g})")
+    else:
+        print(f"        {text}", flush=True)
     closer(name, asset, p.ids, work, got, exact)
     # mode fast multiplies codes and scales in fp32, where the program rounds each weight to fp16 first
     fast, strict = (distance(own(wide, p.ids, work, mode), exact) for mode in MODES)
