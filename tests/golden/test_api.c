@@ -4,12 +4,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "millet.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
 
-static char work[] = "/tmp/millet-api-XXXXXX";
 static char checkpoint[512], artifact[300];
 static arena *golden_arena;
 static const json *golden;
@@ -39,11 +38,10 @@ static bool count_progress(void *ctx, const char *tensor, uint64_t done, uint64_
 }
 
 static int set_up(void **state) {
-    (void)state;
     const char *source = getenv("MILLET_SOURCE");
     snprintf(checkpoint, sizeof checkpoint, "%s/models/tiny-qwen3.5", source ? source : ".");
-    if (!mkdtemp(work)) return -1;
-    snprintf(artifact, sizeof artifact, "%s/artifact", work);
+    if (make_work_dir(state)) return -1;
+    snprintf(artifact, sizeof artifact, "%s/artifact", work_dir);
     char path[600];
     err e = {0};
     snprintf(path, sizeof path, "%s/tests/data/generate/tiny-qwen3.5.json", source ? source : ".");
@@ -62,11 +60,9 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
-    err e = {0};
     millet_lm_close(lm);
     arena_free(golden_arena);
-    return file_remove_tree(work, &e) ? 0 : -1;
+    return remove_work_dir(state);
 }
 
 static void a_cancelled_conversion_leaves_nothing(void **state) {
@@ -74,7 +70,7 @@ static void a_cancelled_conversion_leaves_nothing(void **state) {
     char out[400];
     int calls = 1;
     millet_error e;
-    snprintf(out, sizeof out, "%s/cancelled", work);
+    snprintf(out, sizeof out, "%s/cancelled", work_dir);
     const millet_convert_options o = {.size = sizeof o, .progress = count_progress, .ctx = &calls};
     assert_false(millet_convert(checkpoint, out, &o, NULL, &e));
     assert_int_equal(e.code, MILLET_CANCELLED);
@@ -362,7 +358,7 @@ static void cancelled_work_can_begin_again(void **state) {
     assert_false(millet_generator_feed(g, ids, n, c, NULL, &e));
     assert_int_equal(e.code, MILLET_CANCELLED);
     char out[400];
-    snprintf(out, sizeof out, "%s/cancelled", work);
+    snprintf(out, sizeof out, "%s/cancelled", work_dir);
     const millet_convert_options co = {.size = sizeof co, .cancel = c};
     assert_false(millet_convert(checkpoint, out, &co, NULL, &e));
     assert_int_equal(e.code, MILLET_CANCELLED);

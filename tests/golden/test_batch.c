@@ -5,20 +5,10 @@
 #include "base/file.h"
 #include "convert/convert.h"
 #include "generate/batch.h"
-#include "test.h"
+#include "work_dir.h"
 #include <unistd.h>
 
-static char work[] = "/tmp/millet-batch-XXXXXX";
-
 enum { MOST = 9, STEPS = 8 };
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work, name);
-    return p;
-}
 
 static void must(bool ok, const err *e) {
     if (!ok) fail_msg("%s", e->msg);
@@ -324,20 +314,9 @@ static void without_plans(void **s) {
     lm_close(m);
 }
 
-static int make_work(void **s) {
-    (void)s;
-    return mkdtemp(work) ? 0 : -1;
-}
-
-static int remove_work(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(equals_alone), cmocka_unit_test(every_path),
                                        cmocka_unit_test(errors_are_its_own), cmocka_unit_test(context_ends),
                                        cmocka_unit_test(without_plans)};
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

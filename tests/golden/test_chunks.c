@@ -6,6 +6,7 @@
 #include "convert/convert.h"
 #include "generate/decoder.h"
 #include "golden/oracle.h"
+#include "work_dir.h"
 #include <unistd.h>
 
 /* As in test_prefill.c: states are of size 1 to 6 and are rounded to value + remainder, 22 bits, at every
@@ -18,16 +19,6 @@ enum { LONGEST = 17 };
 #else
 enum { LONGEST = 64 };
 #endif
-
-static char work[] = "/tmp/millet-chunks-XXXXXX";
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work, name);
-    return p;
-}
 
 static void must(bool ok, const err *e) {
     if (!ok) fail_msg("%s", e->msg);
@@ -248,17 +239,6 @@ static void prefill_is_decode(void **state) {
     close_oracle(&o);
 }
 
-static int make_work(void **state) {
-    (void)state;
-    return mkdtemp(work) ? 0 : -1;
-}
-
-static int drop_work(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
-}
-
 int main(void) {
     static subject s[] = {
         {"tiny-qwen3.5", {COMMON, .context = 160, .chunks = "1", .prefill = "4,16,64"}, 1, 0},
@@ -279,5 +259,5 @@ int main(void) {
     for (size_t i = 0; i < N; i++)
         tests[i] = (struct CMUnitTest){
             .name = s[i].model, .test_func = agrees_with_transformers, .initial_state = &s[i]};
-    return cmocka_run_group_tests_name("chunks", tests, make_work, drop_work);
+    return cmocka_run_group_tests_name("chunks", tests, make_work_dir, remove_work_dir);
 }

@@ -25,11 +25,6 @@ static int set_up(void **state) {
     return tiny_make(&of, &o) == 0 && c.most && !c.blocks ? 0 : -1;
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    return tiny_remove(&of);
-}
-
 static size_t threads_of_the_process(void) {
     DIR *d = opendir("/proc/self/task");
     size_t n = 0;
@@ -115,5 +110,5 @@ int main(void) {
         cmocka_unit_test(threads_are_those_asked_for),
         cmocka_unit_test(memory_may_end_anywhere),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_work_dir);
 }

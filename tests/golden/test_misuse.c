@@ -20,10 +20,9 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     millet_lm_close(lm);
     millet_package_close(package);
-    return tiny_remove(&of);
+    return remove_work_dir(state);
 }
 
 static void refused(bool ok, const millet_error *e, millet_code code, const char *says) {
@@ -220,7 +219,7 @@ static void conversions(void **state) {
         {{.share_weights = "/nowhere"}, MILLET_USAGE, "/nowhere"},
     };
     char out[400];
-    snprintf(out, sizeof out, "%s/bad", of.work);
+    snprintf(out, sizeof out, "%s/bad", work_dir);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         millet_convert_options o = bad[i].o;
         millet_error e;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "run_cli.h"
+#include "work_dir.h"
 #include <math.h>
 
 #ifdef MILLET_HOSTILE /* the sanitizers take ten times as long: shorter prompts and continuations */
@@ -16,8 +17,6 @@ enum { LONGEST = 17, STEPS = 16 };
 #else
 enum { LONGEST = 300, STEPS = 64 };
 #endif
-
-static char work[] = "/tmp/millet-models-XXXXXX";
 
 typedef struct {
     const char *model, *preset, *precision, *top_k;
@@ -33,14 +32,6 @@ typedef struct {
 
 static int64_t longest(const setup *s) {
     return s->longest < LONGEST ? s->longest : LONGEST;
-}
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work, name);
-    return p;
 }
 
 static void must(bool ok, const err *e) {
@@ -79,9 +70,9 @@ static opened open_case(const setup *s) {
     snprintf(path, sizeof path, "%s%s/oracle.safetensors", is_real(s) ? "" : "oracles/", s->model);
     o.tensors = st_open(test_case_path(path), &e);
     must(o.tensors, &e);
-    o.artifact = arena_printf(o.a, "%s/artifact", work);
+    o.artifact = arena_printf(o.a, "%s/artifact", work_dir);
     cli_result r =
-        RUN_CLI(work, "convert", checkpoint_dir, "-o", o.artifact, "--overwrite", "--quiet", "--preset",
+        RUN_CLI(work_dir, "convert", checkpoint_dir, "-o", o.artifact, "--overwrite", "--quiet", "--preset",
                 s->preset, "--precision", s->precision, "--top-k", s->top_k, "--context", "512");
     if (r.code) fail_msg("convert: %s", str_get(&r.error));
     cli_result_free(&r);
@@ -142,7 +133,7 @@ static void check_logits(const opened *o, const setup *s, double bound) {
         const char *key = json_str(p, "logits_key", NULL);
         if (!key || ids->len > longest(s)) continue;
         write_ids(ids, in_work("ids.json"));
-        cli_result r = RUN_CLI(work, "score", o->artifact, "--ids-file", in_work("ids.json"), "--logits",
+        cli_result r = RUN_CLI(work_dir, "score", o->artifact, "--ids-file", in_work("ids.json"), "--logits",
                                in_work("logits.safetensors"));
         if (r.code) fail_msg("score: %s", str_get(&r.error));
         cli_result_free(&r);
@@ -163,7 +154,7 @@ static void check_greedy(const opened *o, const setup *s) {
         size_t steps = json_get(p, "greedy")->len < STEPS ? json_get(p, "greedy")->len : STEPS;
         snprintf(count, sizeof count, "%zu", steps);
         write_ids(ids, in_work("ids.json"));
-        cli_result r = RUN_CLI(work, "run", o->artifact, "--raw-ids", in_work("ids.json"), "--json",
+        cli_result r = RUN_CLI(work_dir, "run", o->artifact, "--raw-ids", in_work("ids.json"), "--json",
                                "--ignore-eos", "--repetition-penalty", "1", "--max-new-tokens", count);
         const json *j = run_json(o->a, &r), *got = json_get(j, "ids");
         assert_int_equal(json_int(j, "prompt_tokens", -1), ids->len);
@@ -186,7 +177,7 @@ static void check_greedy(const opened *o, const setup *s) {
 static void check_nll(const opened *o, const setup *s) {
     const json *t = json_get(o->oracle, "teacher_forced");
     write_ids(json_get(t, "ids"), in_work("ids.json"));
-    cli_result r = RUN_CLI(work, "score", o->artifact, "--ids-file", in_work("ids.json"), "--json");
+    cli_result r = RUN_CLI(work_dir, "score", o->artifact, "--ids-file", in_work("ids.json"), "--json");
     const json *j = run_json(o->a, &r);
     double mean = json_double(j, "mean_nll", NAN), agree = 0, n = 0;
     print_message("%s %s %s: mean NLL %.6f, oracle %.6f\n", s->model, s->preset, s->precision, mean,
@@ -236,7 +227,7 @@ static void check_candidate_rows(const opened *o, const setup *s) {
         const char *key = json_str(p, "logits_key", NULL);
         if (!key || json_get(p, "ids")->len > longest(s)) continue;
         write_ids(json_get(p, "ids"), in_work("ids.json"));
-        cli_result r = RUN_CLI(work, "score", o->artifact, "--ids-file", in_work("ids.json"), "--logits",
+        cli_result r = RUN_CLI(work_dir, "score", o->artifact, "--ids-file", in_work("ids.json"), "--logits",
                                in_work("logits.safetensors"));
         if (r.code) fail_msg("score: %s", str_get(&r.error));
         cli_result_free(&r);
@@ -290,7 +281,7 @@ static agreement compare_choices(size_t row, const json *want, const json *margi
 }
 
 static void score_all(const opened *o) {
-    cli_result r = RUN_CLI(work, "score", o->artifact, "--ids-file", in_work("ids.json"), "--logits",
+    cli_result r = RUN_CLI(work_dir, "score", o->artifact, "--ids-file", in_work("ids.json"), "--logits",
                            in_work("logits.safetensors"));
     if (r.code) fail_msg("score: %s", str_get(&r.error));
     cli_result_free(&r);
@@ -351,17 +342,6 @@ static void mixed_real(void **state) {
         }                                                                                                    \
     }
 
-static int make_work(void **state) {
-    (void)state;
-    return mkdtemp(work) ? 0 : -1;
-}
-
-static int drop_work(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         EXACT("tiny-qwen3.5", "chunks", 300),
@@ -390,5 +370,5 @@ int main(void) {
         {"smollm2 mixed", mixed_real, NULL, NULL, &(setup){"smollm2", "single", "mixed", "0", 300}},
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
-    return cmocka_run_group_tests(tests, make_work, drop_work);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

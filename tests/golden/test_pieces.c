@@ -4,7 +4,7 @@
  * Pieces are tested as the graph builder emits them, one token a call: a model of one layer is built in
  * float32 around a fixture's weights, and its program is cut: named inner values become inputs, in place of
  * the ops that made them. What the chunked fixtures expect is what stepping through their tokens gives. */
-#define _GNU_SOURCE /* mkdtemp */
+#define _GNU_SOURCE
 #include "base/file.h"
 #include "base/json.h"
 #include "base/num.h"

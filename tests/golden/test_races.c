@@ -25,11 +25,6 @@ static int set_up(void **state) {
     return tiny_make(&of, &(millet_convert_options){.size = sizeof(millet_convert_options), .context = 32});
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    return tiny_remove(&of);
-}
-
 /* Looks again and again while others are at work. */
 #define WATCH(times) for (int i = 0; i < (times); i++, nanosleep(&(struct timespec){0, 1000000}, NULL))
 
@@ -253,5 +248,5 @@ int main(void) {
         cmocka_unit_test(states_are_shared), cmocka_unit_test(heaps_count_and_lock),
     };
     return cmocka_run_group_tests(first, make_work_dir, remove_work_dir) +
-           cmocka_run_group_tests(tests, set_up, tear_down);
+           cmocka_run_group_tests(tests, set_up, remove_work_dir);
 }

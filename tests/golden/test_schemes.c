@@ -9,26 +9,12 @@
 #include "convert/convert.h"
 #include "generate/lm.h"
 #include "generate/score.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <unistd.h>
 
 /* Two float32 implementations that sum in another order; a share of the logits' range. */
 #define TOLERANCE 2e-4
-
-static char work_dir[64];
-
-static int make_work_dir(void **s) {
-    (void)s;
-    strcpy(work_dir, "/tmp/millet-schemes-XXXXXX");
-    return mkdtemp(work_dir) ? 0 : -1;
-}
-
-static int remove_work_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work_dir, &e) ? 0 : -1;
-}
 
 static size_t read_ids(const json *j, int32_t *id, size_t most) {
     size_t n = 0;

@@ -30,9 +30,8 @@ static int make(void **state) {
 }
 
 static int unmake(void **state) {
-    (void)state;
     lm_close(fixture.lm);
-    return tiny_remove(&fixture.t);
+    return remove_work_dir(state);
 }
 
 /* ---- a server's inside: its queue, and clients over TCP ---- */

@@ -12,7 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "generate/generator.h"
 #include "generate/score.h"
-#include "test.h"
+#include "work_dir.h"
 #include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -273,12 +273,10 @@ static void best_only(void **state) {
 
 /* ---- descriptions of one's own, and what does not fit ---- */
 
-static char work[] = "/tmp/millet-thirdparty-XXXXXX";
-
 static void link_one(const bundle *b, const char *name) {
     char *whole = realpath(path_of(b, name), NULL);
     assert_non_null(whole);
-    assert_int_equal(symlink(whole, arena_printf(a, "%s/%s", work, name)), 0);
+    assert_int_equal(symlink(whole, in_work(name)), 0);
     free(whole);
 }
 
@@ -286,13 +284,13 @@ static void link_one(const bundle *b, const char *name) {
 static void link_all(const bundle *b, const char *but) {
     err e = {0};
     DIR *d = opendir(path_of(b, NULL));
-    assert_true(d && file_remove_tree(work, &e) && !mkdir(work, 0755));
+    assert_true(d && file_remove_tree(work_dir, &e) && !mkdir(work_dir, 0755));
     for (struct dirent *f; (f = readdir(d));)
         if (*f->d_name != '.' && strcmp(f->d_name, but) != 0) link_one(b, f->d_name);
     closedir(d);
 }
 
-/* A shipped description with one text replaced by another, beside the work directory. */
+/* A shipped description with one text replaced by another, in the work directory. */
 static const char *described(const char *name, const char *from, const char *to) {
     err e = {0};
     file_map m;
@@ -305,7 +303,7 @@ static const char *described(const char *name, const char *from, const char *to)
     str_adds(&s, to);
     str_adds(&s, at + strlen(from));
     file_unmap(&m);
-    const char *path = arena_printf(a, "%s.json", work);
+    const char *path = in_work("description.json");
     assert_true(file_write(path, s.s, s.len, &e));
     str_free(&s);
     return path;
@@ -351,7 +349,7 @@ static void without_metadata(void **state) {
                                   "meta.yaml", "meta.yaml",         "meta.yaml"};
         err e = {0};
         link_all(&bundles[i], metadata[i]);
-        lm *m = lm_open(work, NULL, &e);
+        lm *m = lm_open(work_dir, NULL, &e);
         if (!m) fail_msg("%s: %s", bundles[i].dir, e.msg);
         assert_string_equal(m->form.d->name, bundles[i].contract);
         lm_close(m);
@@ -360,7 +358,7 @@ static void without_metadata(void **state) {
 
 static void not_opened(const char *file, const char *expected) {
     err e = {0};
-    lm *m = lm_open_as(work, NULL, file, &e);
+    lm *m = lm_open_as(work_dir, NULL, file, &e);
     assert_null(m);
     if (!strstr(e.msg, expected) || strchr(e.msg, '\n')) fail_msg("%s\nexpected: %s", e.msg, expected);
 }
@@ -387,7 +385,7 @@ static void misfits(void **state) {
                "function infer");
     link_all(&bundles[3], "embeddings.npy");
     not_opened(NULL, "channels-first lacks embeddings.npy");
-    assert_true(file_write(arena_printf(a, "%s/embeddings.npy", work), "x", 1, &e));
+    assert_true(file_write(in_work("embeddings.npy"), "x", 1, &e));
     not_opened(NULL, "embeddings.npy: not a NumPy file");
     link_all(&bundles[3], "");
     not_opened(
@@ -401,8 +399,8 @@ static void misfits(void **state) {
                "prefill.one_token: expected true, unless");
     not_opened("/nowhere/x.json", "/nowhere/x.json: No such file");
     not_opened(described("single", "\"name\"", "\"name\""), "packages[0].files: expected patterns");
-    assert_true(file_remove_tree(work, &e) && !mkdir(work, 0755));
-    assert_int_equal(mkdir(arena_printf(a, "%s/m.mlmodelc", work), 0755), 0);
+    assert_true(file_remove_tree(work_dir, &e) && !mkdir(work_dir, 0755));
+    assert_int_equal(mkdir(in_work("m.mlmodelc"), 0755), 0);
     not_opened(NULL, "neither a package (Manifest.json) nor an artifact directory");
     not_opened(NULL, "Found no .mlpackage; beside it m.mlmodelc (compiled models can't be read");
 }
@@ -410,16 +408,12 @@ static void misfits(void **state) {
 static int begin(void **state) {
     (void)state;
     a = arena_new();
-    return mkdtemp(work) ? 0 : -1;
+    return make_work_dir(state);
 }
 
 static int end(void **state) {
-    (void)state;
-    err e = {0};
-    file_remove_tree(work, &e);
-    unlink(arena_printf(a, "%s.json", work));
     arena_free(a);
-    return 0;
+    return remove_work_dir(state);
 }
 
 int main(void) {

@@ -20,11 +20,6 @@ static int set_up(void **state) {
                                                     .prefill = "4,16"});
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    return tiny_remove(&of);
-}
-
 static void pause_for(double seconds) {
     nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
 }
@@ -407,7 +402,7 @@ static void one_flag_ends_all(void **state) {
     millet_error e;
     stopping s = {.lm = millet_lm_open(of.artifact, NULL, &e), .flag = millet_cancel_new()};
     assert_true(s.lm && s.flag);
-    snprintf(s.out, sizeof s.out, "%s/stopped", of.work);
+    snprintf(s.out, sizeof s.out, "%s/stopped", work_dir);
     crowd(3, stop_work, &s);
     millet_cancel_free(s.flag);
     millet_lm_close(s.lm);
@@ -516,7 +511,7 @@ static void texts_of_one_tokenizer(void **state) {
 static void convert(worker *w) {
     char out[400];
     millet_error e;
-    snprintf(out, sizeof out, "%s/made-%u", of.work, w->index / 2);
+    snprintf(out, sizeof out, "%s/made-%u", work_dir, w->index / 2);
     const millet_convert_options o = {.size = sizeof o, .context = 64};
     bool ok = millet_convert(of.checkpoint, out, &o, NULL, &e);
     check(w, ok || strstr(e.message, out), "%s", e.message);
@@ -531,7 +526,7 @@ static void conversions_at_the_same_time(void **state) {
     for (int i = 0; i < 2; i++) {
         char out[400];
         millet_error e;
-        snprintf(out, sizeof out, "%s/made-%d", of.work, i);
+        snprintf(out, sizeof out, "%s/made-%d", work_dir, i);
         millet_lm *m = millet_lm_open(out, NULL, &e);
         if (!m) fail_msg("%s", e.message);
         millet_lm_close(m);
@@ -550,5 +545,5 @@ int main(void) {
         cmocka_unit_test(texts_of_one_tokenizer),
         cmocka_unit_test(conversions_at_the_same_time),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_work_dir);
 }

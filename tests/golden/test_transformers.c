@@ -10,7 +10,7 @@
 #include "coreml/embedding.h"
 #include "golden/oracle.h"
 #include "runtime/session.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -23,20 +23,6 @@ typedef struct {
     int64_t position, width; /* width of a row of output 0: the vocabulary or k */
     rt_tensor out[64];
 } runner;
-
-static char work_dir[64];
-
-static int make_work_dir(void **s) {
-    (void)s;
-    strcpy(work_dir, "/tmp/millet-models-XXXXXX");
-    return mkdtemp(work_dir) ? 0 : -1;
-}
-
-static int remove_work_dir(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work_dir, &e) ? 0 : -1;
-}
 
 static runner open_runner(const char *name, const char *preset, const char *precision, int64_t top_k,
                           rt_mode mode) {

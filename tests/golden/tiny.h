@@ -2,13 +2,11 @@
  * (tests/data/generate): shared by tests of whole programs. */
 #ifndef TEST_TINY_H
 #define TEST_TINY_H
-#include "base/file.h"
 #include "base/json.h"
 #include "millet.h"
-#include "test.h"
+#include "work_dir.h"
 
 typedef struct {
-    char work[64]; /* a directory of the test's own */
     char checkpoint[512], artifact[300];
     struct {
         char text[300];
@@ -30,9 +28,8 @@ static inline int tiny_make(tiny *t, const millet_convert_options *o) {
     err e = {0};
     snprintf(t->checkpoint, sizeof t->checkpoint, "%s/models/tiny-qwen3.5", source ? source : ".");
     snprintf(path, sizeof path, "%s/tests/data/generate/tiny-qwen3.5.json", source ? source : ".");
-    snprintf(t->work, sizeof t->work, "/tmp/millet-test-XXXXXX");
-    if (!mkdtemp(t->work)) return -1;
-    snprintf(t->artifact, sizeof t->artifact, "%s/artifact", t->work);
+    if (make_work_dir(NULL)) return -1;
+    snprintf(t->artifact, sizeof t->artifact, "%s", in_work("artifact"));
     arena *a = arena_new();
     const json *golden = json_parse_file(a, path, &e),
                *p = golden ? json_get(golden, "prompts")->child : NULL;
@@ -43,10 +40,5 @@ static inline int tiny_make(tiny *t, const millet_convert_options *o) {
     }
     arena_free(a);
     return golden && millet_convert(t->checkpoint, t->artifact, o, NULL, NULL) ? 0 : -1;
-}
-
-static inline int tiny_remove(const tiny *t) {
-    err e = {0};
-    return file_remove_tree(t->work, &e) ? 0 : -1;
 }
 #endif

@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "base/team.h"
 #include "base/wire.h"
-#include "test.h"
+#include "work_dir.h"
 #include <locale.h>
 #include <unistd.h>
 
@@ -314,13 +314,12 @@ static void wire_rejects_malformed_input(void **s) {
 
 static void files_are_replaced_whole(void **s) {
     (void)s;
-    char dir[] = "testbaseXXXXXX";
-    assert_non_null(mkdtemp(dir));
+    assert_int_equal(make_work_dir(NULL), 0);
     char path[200];
     err e = {0};
-    snprintf(path, sizeof path, "%s/a/b", dir);
+    snprintf(path, sizeof path, "%s/a/b", work_dir);
     assert_true(file_make_dirs(path, &e));
-    snprintf(path, sizeof path, "%s/a/b/f", dir);
+    snprintf(path, sizeof path, "%s/a/b/f", work_dir);
     assert_true(file_write(path, "one", 3, &e));
     assert_true(file_write(path, "three", 5, &e));
     file_map m;
@@ -328,12 +327,12 @@ static void files_are_replaced_whole(void **s) {
     assert_int_equal(m.size, 5);
     assert_memory_equal(m.data, "three", 5);
     file_unmap(&m);
-    assert_false(file_open_map(&m, dir, &e));
+    assert_false(file_open_map(&m, work_dir, &e));
     assert_int_equal(e.code, ERR_IO);
     err e2 = {0};
-    assert_true(file_remove_tree(dir, &e2));
-    assert_false(file_exists(dir));
-    assert_true(file_remove_tree(dir, &e2));
+    assert_true(file_remove_tree(work_dir, &e2));
+    assert_false(file_exists(work_dir));
+    assert_true(file_remove_tree(work_dir, &e2));
 }
 
 /* ---- a team that waits: awake, asleep (more workers than CPUs; a late one), and between runs ---- */

@@ -6,31 +6,22 @@
 #include "coreml/blob.h"
 #include "coreml/model.h"
 #include "proto.h"
-#include "test.h"
+#include "work_dir.h"
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[64];
 static arena *a;
 
 static int setup(void **state) {
-    (void)state;
     proto_arena = a = arena_new();
-    strcpy(dir, "/tmp/millet-blob-XXXXXX");
-    return !mkdtemp(dir);
+    return make_work_dir(state);
 }
 
 static int teardown(void **state) {
-    (void)state;
-    err e = {0};
     arena_free(a);
-    return !file_remove_tree(dir, &e);
-}
-
-static const char *in_dir(const char *name) {
-    return arena_printf(a, "%s/%s", dir, name);
+    return remove_work_dir(state);
 }
 
 /* A file of one record: 6 elements of int4 in 3 bytes. */
@@ -138,10 +129,10 @@ static void records_are_written(void **state) {
     assert_int_equal(blob_plan_offset(p, ints), 320);
     assert_int_equal(blob_plan_offset(p, none), 512);
     assert_int_equal(blob_plan_size(p), 576); /* no padding behind the last one */
-    assert_true(blob_write(p, in_dir("w"), NULL, NULL, &e));
+    assert_true(blob_write(p, in_work("w"), NULL, NULL, &e));
     file_map m;
     uint32_t n;
-    assert_true(file_open_map(&m, in_dir("w"), &e));
+    assert_true(file_open_map(&m, in_work("w"), &e));
     assert_int_equal(m.size, 576);
     assert_true(blob_check(m.data, m.size, &n, &e));
     assert_int_equal(n, 4);
@@ -180,9 +171,9 @@ static void blocks_adjoin(void **state) {
     ir_const *c = ir_const_fill(a, IR_TYPE(DT_UINT6, n), count_up, &bits);
     blob_plan *p = blob_plan_new(a, "weights/weight.bin");
     assert_true(blob_plan_add(p, c, &e));
-    assert_true(blob_write(p, in_dir("w"), NULL, NULL, &e));
+    assert_true(blob_write(p, in_work("w"), NULL, NULL, &e));
     file_map m;
-    assert_true(file_open_map(&m, in_dir("w"), &e));
+    assert_true(file_open_map(&m, in_work("w"), &e));
     const uint8_t *d = blob_tensor(m.data, m.size, 64, &c->type, &e);
     assert_non_null(d);
     int64_t bad = 0;
@@ -208,18 +199,18 @@ static void writing_can_fail(void **state) {
     uint64_t seen = 0;
     blob_plan *p = blob_plan_new(a, "weights/weight.bin");
     assert_true(blob_plan_add(p, ir_const_fill(a, IR_TYPE(DT_INT8, 1000), count_up, &bits), &e));
-    assert_false(blob_write(p, in_dir("w"), stop_at_once, &seen, &e));
+    assert_false(blob_write(p, in_work("w"), stop_at_once, &seen, &e));
     assert_int_equal(e.code, ERR_CANCELLED);
     assert_int_equal(seen, 64 + 64 + 1000);
     e = (err){0};
-    assert_false(blob_write(p, in_dir("no/w"), NULL, NULL, &e));
+    assert_false(blob_write(p, in_work("no/w"), NULL, NULL, &e));
     assert_int_equal(e.code, ERR_IO);
     e = (err){0};
     assert_false(blob_write(p, "/dev/full", NULL, NULL, &e));
     assert_non_null(strstr(e.msg, "/dev/full: can't write: No space left"));
     e = (err){0};
     assert_true(blob_plan_add(p, ir_const_fill(a, IR_TYPE(DT_INT8, 10), refuse, NULL), &e));
-    assert_false(blob_write(p, in_dir("w"), NULL, NULL, &e));
+    assert_false(blob_write(p, in_work("w"), NULL, NULL, &e));
     assert_string_equal(e.msg, "no such bytes");
 }
 
@@ -229,8 +220,8 @@ static void files_over_four_gib(void **state) {
     if (sizeof(size_t) < 8) skip();
     err e = {0};
     const uint64_t far = (uint64_t)5 << 30;
-    assert_true(file_make_dirs(in_dir("p.mlpackage/Data/com.apple.CoreML/weights"), &e));
-    int fd = open(in_dir("p.mlpackage/Data/com.apple.CoreML/weights/weight.bin"), O_RDWR | O_CREAT, 0644);
+    assert_true(file_make_dirs(in_work("p.mlpackage/Data/com.apple.CoreML/weights"), &e));
+    int fd = open(in_work("p.mlpackage/Data/com.apple.CoreML/weights/weight.bin"), O_RDWR | O_CREAT, 0644);
     uint8_t h[64] = {0}, r[64] = {0};
     num_put32(h, 2);
     num_put32(h + 4, 2);
@@ -257,13 +248,13 @@ static void files_over_four_gib(void **state) {
     bytes big = TENSOR(31, 1, dim((int64_t)far - 192)), small = TENSOR(11, 1, dim(2));
     bytes model =
         MODEL(NIL, NIL, STORED("big", big, 64), STORED("small", small, (int64_t)far), S(2, "small"));
-    assert_true(file_write(in_dir("p.mlpackage/Data/com.apple.CoreML/model.mlmodel"), model.p, model.n, &e));
+    assert_true(file_write(in_work("p.mlpackage/Data/com.apple.CoreML/model.mlmodel"), model.p, model.n, &e));
     static const char manifest[] =
         "{\"fileFormatVersion\":\"1.0.0\",\"rootModelIdentifier\":\"a\",\"itemInfoEntries\":{\"a\":{"
         "\"author\":\"x\","
         "\"description\":\"\",\"name\":\"m\",\"path\":\"com.apple.CoreML/model.mlmodel\"}}}";
-    assert_true(file_write(in_dir("p.mlpackage/Manifest.json"), manifest, sizeof manifest - 1, &e));
-    coreml_package *p = coreml_open(in_dir("p.mlpackage"), &e);
+    assert_true(file_write(in_work("p.mlpackage/Manifest.json"), manifest, sizeof manifest - 1, &e));
+    coreml_package *p = coreml_open(in_work("p.mlpackage"), &e);
     if (!p) fail_msg("%s", e.msg);
     const ir_block *b = &p->model->program->func[0]->body;
     assert_int_equal(b->op[0]->out[0]->konst->bytes, far - 192);

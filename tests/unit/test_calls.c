@@ -1,33 +1,23 @@
 /* The engine of `millet predict`: tensors of other dtypes, names of results, errors. (Numbers:
  * golden/test_cases.c.) */
-#define _GNU_SOURCE /* mkdtemp */
+#define _GNU_SOURCE
 #include "base/file.h"
 #include "base/num.h"
 #include "checkpoint/safetensors.h"
 #include "runtime/calls.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
-
-static char dir[64];
-
-static const char *in_dir(const char *name) {
-    static char path[4][128];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
 
 /* op_state: x fp16[1,4] and pos int32[1]; acc = acc / 2 + x, a = acc + 1. */
 static bool predict(const st_tensor *in, size_t n, const char *calls, const char *const *values,
                     size_t n_values, err *e) {
     *e = (err){0};
-    assert_true(st_write(in_dir("in.safetensors"), in, n, e));
+    assert_true(st_write(in_work("in.safetensors"), in, n, e));
     char package[1100];
     snprintf(package, sizeof package, "%s", test_case_path("coreml/op_state.mlpackage"));
     calls_options o = {.package = package,
-                       .inputs = in_dir("in.safetensors"),
-                       .output = in_dir("out.safetensors"),
+                       .inputs = in_work("in.safetensors"),
+                       .output = in_work("out.safetensors"),
                        .calls = calls,
                        .n_calls = calls ? strlen(calls) : 0,
                        .calls_name = "calls.json",
@@ -56,7 +46,7 @@ static void other_dtypes_are_converted(void **state) {
     (void)state;
     err e;
     if (!predict(wide, 2, NULL, NULL, 0, &e)) fail_msg("%s", e.msg);
-    st_file *f = st_open(in_dir("out.safetensors"), &e);
+    st_file *f = st_open(in_work("out.safetensors"), &e);
     assert_non_null(f);
     assert_int_equal(st_count(f), 3);
     assert_int_equal(st_find(f, "a")->type.dtype, DT_FP16); /* as the package declares */
@@ -74,7 +64,7 @@ static void calls_name_their_results(void **state) {
                         "\"pos\"}, \"outputs\": {\"a\": 0}},"
                         "{\"state\": null, \"inputs\": {\"x\": \"x\", \"pos\": \"pos\"}}]}";
     if (!predict(wide, 2, calls, NULL, 0, &e)) fail_msg("%s", e.msg);
-    st_file *f = st_open(in_dir("out.safetensors"), &e);
+    st_file *f = st_open(in_work("out.safetensors"), &e);
     assert_non_null(f);
     assert_int_equal(st_count(f), 10);
     assert_float_equal(at(f, "call0.state.acc", 0), 1, 0);
@@ -126,21 +116,9 @@ static void errors_are_clear(void **state) {
     }
 }
 
-static int make_dir(void **state) {
-    (void)state;
-    strcpy(dir, "/tmp/millet-calls-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(dir, &e) ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(other_dtypes_are_converted),
                                        cmocka_unit_test(calls_name_their_results),
                                        cmocka_unit_test(errors_are_clear)};
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "generate/artifact.h"
 #include "generate/contract.h"
-#include "test.h"
+#include "work_dir.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -340,22 +340,21 @@ static void best_of_slices(void **state) {
 
 static void places(void **state) {
     (void)state;
-    char dir[] = "/tmp/millet-contract-XXXXXX", path[300], expect[300];
-    assert_non_null(mkdtemp(dir));
+    char path[300], expect[300];
     err e = {0};
     arena *a = arena_new();
     artifact_paths p;
-    assert_false(artifact_locate(&p, a, dir, NULL, &e));
+    assert_false(artifact_locate(&p, a, work_dir, NULL, &e));
     assert_int_equal(e.code, ERR_IO);
     assert_non_null(strstr(e.msg, "Manifest.json"));
-    snprintf(path, sizeof path, "%s/model.mlpackage", dir);
-    snprintf(expect, sizeof expect, "%s/embed_tokens.bin", dir);
+    snprintf(path, sizeof path, "%s/model.mlpackage", work_dir);
+    snprintf(expect, sizeof expect, "%s/embed_tokens.bin", work_dir);
     assert_int_equal(mkdir(path, 0755), 0);
     char file[400];
     snprintf(file, sizeof file, "%s/Manifest.json", path);
     e = (err){0};
     assert_true(file_write(file, "{}", 2, &e) && file_write(expect, "x", 1, &e));
-    assert_true(artifact_locate(&p, a, dir, NULL, &e));
+    assert_true(artifact_locate(&p, a, work_dir, NULL, &e));
     assert_string_equal(p.package[0], path);
     const char *table;
     assert_true(artifact_table(&p, a, &table, &e));
@@ -365,9 +364,8 @@ static void places(void **state) {
     assert_true(artifact_locate(&p, a, path, NULL, &e)); /* the package itself: the same things beside it */
     assert_true(artifact_table(&p, a, &table, &e));
     assert_string_equal(table, expect);
-    assert_false(artifact_locate(&p, a, dir, "/nowhere", &e));
+    assert_false(artifact_locate(&p, a, work_dir, "/nowhere", &e));
     assert_non_null(strstr(e.msg, "/nowhere: no tokenizer.json"));
-    assert_true(file_remove_tree(dir, &e));
     arena_free(a);
 }
 
@@ -390,7 +388,7 @@ int main(void) {
         cmocka_unit_test(single),
         cmocka_unit_test(nothing_fits),
         cmocka_unit_test(wrong_shapes),
-        cmocka_unit_test(places),
+        cmocka_unit_test_setup_teardown(places, make_work_dir, remove_work_dir),
         cmocka_unit_test(a_set),
         cmocka_unit_test(best_of_slices),
         cmocka_unit_test(sets_that_do_not_fit),

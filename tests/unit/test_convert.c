@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "convert/convert.h"
 #include "coreml/embedding.h"
-#include "test.h"
+#include "work_dir.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,7 +21,6 @@
 #define VOCAB  (1 << 16)
 #define HIDDEN 256
 
-static char work[] = "/tmp/millet-convert-XXXXXX";
 static char ckpt[200], out[200];
 
 /* ---- a checkpoint of one layer, all zeros ---- */
@@ -67,11 +66,10 @@ static void write_tensors(const char *path) {
 }
 
 static int set_up(void **s) {
-    (void)s;
-    if (!mkdtemp(work)) return -1;
+    if (make_work_dir(s)) return -1;
     char path[300];
-    snprintf(ckpt, sizeof ckpt, "%s/ckpt", work);
-    snprintf(out, sizeof out, "%s/out", work);
+    snprintf(ckpt, sizeof ckpt, "%s/ckpt", work_dir);
+    snprintf(out, sizeof out, "%s/out", work_dir);
     if (mkdir(ckpt, 0755)) return -1;
     snprintf(path, sizeof path, "%s/model.safetensors", ckpt);
     write_tensors(path);
@@ -87,17 +85,11 @@ static int set_up(void **s) {
     return file_write(path, config, sizeof config - 1, &e) ? 0 : -1;
 }
 
-static int tear_down(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
-}
-
 /* ---- what is there ---- */
 
 /* Entries of the work directory, hidden ones too. */
 static int entries(void) {
-    DIR *d = opendir(work);
+    DIR *d = opendir(work_dir);
     int n = -2; /* . and .. */
     while (readdir(d)) n++;
     closedir(d);
@@ -144,7 +136,8 @@ static pid_t start_at(const char *option, const char *place, const char *context
     pid_t pid = fork();
     if (pid) return pid;
     char log[300];
-    snprintf(log, sizeof log, "%s/ckpt/stderr", work); /* below the checkpoint: not counted by entries() */
+    /* Below the checkpoint: not counted by entries(). */
+    snprintf(log, sizeof log, "%s/ckpt/stderr", work_dir);
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(fd, 2);
     signal(SIGXFSZ, SIG_IGN);
@@ -175,7 +168,7 @@ static int convert(const char *context) {
 static const char *said(void) {
     static char text[2000];
     char log[300];
-    snprintf(log, sizeof log, "%s/ckpt/stderr", work);
+    snprintf(log, sizeof log, "%s/ckpt/stderr", work_dir);
     FILE *f = fopen(log, "r");
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
@@ -365,7 +358,7 @@ static void killed_with_a_shared_table_it_is_old_or_new(void **s) {
     (void)s;
     if (!program_or_skip()) return;
     char place[300];
-    snprintf(place, sizeof place, "%s/place", work);
+    snprintf(place, sizeof place, "%s/place", work_dir);
     int64_t before = clock_us();
     assert_int_equal(finish(start_at("--into", place, "64", (limits){0})), 0);
     int64_t whole = clock_us() - before;
@@ -434,5 +427,5 @@ int main(void) {
         cmocka_unit_test(no_room_is_an_error),
         cmocka_unit_test(memory_is_bounded),
     };
-    return cmocka_run_group_tests_name("convert", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("convert", tests, set_up, remove_work_dir);
 }

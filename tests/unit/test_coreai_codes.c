@@ -6,11 +6,8 @@
 #include "coreai/make.h"
 #include "coreai/package.h"
 #include "coreai/write.h"
-#include "test.h"
-#include <stdlib.h>
+#include "work_dir.h"
 #include <unistd.h>
-
-static char scratch[40];
 
 typedef struct {
     arena *a;
@@ -53,7 +50,7 @@ static void write_file(maker *k, const ai_value *v, const char *const *in, int64
     char path[100];
     file_map file;
     ai_make_graph(k->m, k->s, "main", &v, 1, in, &out, NULL);
-    snprintf(path, sizeof path, "%s/main.mlirb", scratch);
+    snprintf(path, sizeof path, "%s/main.mlirb", work_dir);
     if (!ai_tree_write(ai_make_tree(k->m, "test", version), path, NULL, NULL, digest, &e))
         fail_msg("%s", e.msg);
     assert_true(file_open_map(&file, path, &e));
@@ -247,14 +244,14 @@ static void test_asset_version(void **state) {
         const ai_value *x = ai_scope_argument(k.s, floats(&k));
         write_file(&k, ai_scope_value(k.s, "silu_v1", floats(&k), x, NULL), in, AI_ASSET_VERSION + newer);
         char path[100];
-        snprintf(path, sizeof path, "%s/metadata.json", scratch);
+        snprintf(path, sizeof path, "%s/metadata.json", work_dir);
         FILE *f = fopen(path, "w");
         fputs("{\"assetVersion\":\"2.0\"}", f);
         fclose(f);
         err e = {0};
-        coreml_package *p = coreai_open(scratch, NULL, &e);
+        coreml_package *p = coreai_open(work_dir, NULL, &e);
         assert_int_equal(p != NULL, !newer);
-        if (newer && (!strstr(e.msg, "20260410") || !strstr(e.msg, "newer") || !strstr(e.msg, scratch)))
+        if (newer && (!strstr(e.msg, "20260410") || !strstr(e.msg, "newer") || !strstr(e.msg, work_dir)))
             fail_msg("%s", e.msg);
         coreml_close(p);
         end(&k);
@@ -430,18 +427,6 @@ static void test_sizes(void **state) {
     sized(large, 2, true, "constants that spread to more than 2147483648 bytes");
 }
 
-static int enter(void **state) {
-    (void)state;
-    snprintf(scratch, sizeof scratch, "/tmp/millet-test-XXXXXX");
-    return mkdtemp(scratch) ? 0 : 1;
-}
-
-static int leave(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(scratch, &e) ? 0 : 1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),         cmocka_unit_test(test_constants),
@@ -450,5 +435,5 @@ int main(void) {
         cmocka_unit_test(test_nested_calls),  cmocka_unit_test(test_cyclic_types),
         cmocka_unit_test(test_aliases),       cmocka_unit_test(test_sizes),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

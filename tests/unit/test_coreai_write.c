@@ -9,7 +9,7 @@
 #include "coreai/print.h"
 #include "coreai/write.h"
 #include "runtime/session.h"
-#include "test.h"
+#include "work_dir.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -39,23 +39,15 @@ static const char *const cases[] = {
     "ops/gdn_11.aimodel",
 };
 
-static char scratch[40];
-
-static const char *in_scratch(const char *name) {
-    static char path[100];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    return path;
-}
-
 /* Writes t and reads it back; the file stays mapped. */
 static const ai_tree *rewrite(arena *a, const ai_tree *t, const char *name, file_map *m) {
     err e = {0};
     uint8_t digest[SHA256_BYTES];
     char hex[SHA256_HEX], same[SHA256_HEX];
-    if (!ai_tree_write(t, in_scratch(name), NULL, NULL, digest, &e)) fail_msg("%s", e.msg);
-    assert_true(file_open_map(m, in_scratch(name), &e));
+    if (!ai_tree_write(t, in_work(name), NULL, NULL, digest, &e)) fail_msg("%s", e.msg);
+    assert_true(file_open_map(m, in_work(name), &e));
     for (int i = 0; i < SHA256_BYTES; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    assert_true(sha256_file(in_scratch(name), same, NULL, &e));
+    assert_true(sha256_file(in_work(name), same, NULL, &e));
     assert_string_equal(hex, same);
     const ai_tree *again = ai_tree_read(a, m->data, m->size, &e);
     if (!again) fail_msg("%s", e.msg);
@@ -156,10 +148,10 @@ static void test_refusals(void **state) {
     uint8_t digest[SHA256_BYTES];
     ai_asset *x = ai_asset_open(test_case_path("coreai/matmul_add.aimodel"), &e);
     assert_non_null(x);
-    assert_false(ai_tree_write(x->tree, in_scratch("none/there"), NULL, NULL, digest, &e));
+    assert_false(ai_tree_write(x->tree, in_work("none/there"), NULL, NULL, digest, &e));
     assert_int_equal(e.code, ERR_IO);
     e = (err){0};
-    assert_false(ai_tree_write(x->tree, in_scratch("cut"), no, NULL, digest, &e));
+    assert_false(ai_tree_write(x->tree, in_work("cut"), no, NULL, digest, &e));
     assert_int_equal(e.code, ERR_CANCELLED);
     ai_attr odd = {.code = 33};
     const ai_attr *prop[1] = {&odd};
@@ -169,8 +161,8 @@ static void test_refusals(void **state) {
     ai_op graph = {.name = "dataflow.graph_v1", .region = &body, .n_region = 1};
     ai_graph g = {.name = "main", .op = &graph, .body = &body};
     e = (err){0};
-    assert_false(ai_tree_write(&(ai_tree){.producer = "x", .graph = &g, .n_graph = 1}, in_scratch("odd"),
-                               NULL, NULL, digest, &e));
+    assert_false(ai_tree_write(&(ai_tree){.producer = "x", .graph = &g, .n_graph = 1}, in_work("odd"), NULL,
+                               NULL, digest, &e));
     assert_int_equal(e.code, ERR_UNSUPPORTED);
     ai_asset_close(x);
 }
@@ -211,8 +203,8 @@ static void test_bundles(void **state) {
         bool absent = true;
         file_map once, twice;
         char first[100], second[100];
-        snprintf(first, sizeof first, "%s/first", scratch);
-        snprintf(second, sizeof second, "%s/second", scratch);
+        snprintf(first, sizeof first, "%s/first", work_dir);
+        snprintf(second, sizeof second, "%s/second", work_dir);
         convert(first, schemes[i][0], schemes[i][1], NULL);
         convert(second, schemes[i][0], schemes[i][1], NULL);
         strcat(first, "/tiny-qwen3.5.aimodel"), strcat(second, "/tiny-qwen3.5.aimodel/main.mlirb");
@@ -265,8 +257,8 @@ static void test_prefill(void **state) {
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         err e = {0};
         char path[100];
-        convert(in_scratch("blocks"), schemes[i], NULL, "4,16");
-        snprintf(path, sizeof path, "%s/blocks/tiny-qwen3.5.aimodel", scratch);
+        convert(in_work("blocks"), schemes[i], NULL, "4,16");
+        snprintf(path, sizeof path, "%s/blocks/tiny-qwen3.5.aimodel", work_dir);
         round_trip(path, true);
         ai_asset *x = ai_asset_open(path, &e);
         assert_non_null(x);
@@ -310,10 +302,10 @@ static void test_import(void **state) {
                     to = {.format = "coreai", .top_k = -1}, from = {.top_k = -1};
     snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5",
              getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
-    snprintf(package, sizeof package, "%s/chunks/model.mlpackage", scratch);
-    snprintf(asset, sizeof asset, "%s/x.aimodel", scratch);
-    snprintf(again, sizeof again, "%s/again.mlpackage", scratch);
-    if (!convert_checkpoint(dir, in_scratch("chunks"), &o, NULL, &e) ||
+    snprintf(package, sizeof package, "%s/chunks/model.mlpackage", work_dir);
+    snprintf(asset, sizeof asset, "%s/x.aimodel", work_dir);
+    snprintf(again, sizeof again, "%s/again.mlpackage", work_dir);
+    if (!convert_checkpoint(dir, in_work("chunks"), &o, NULL, &e) ||
         !convert_checkpoint(package, asset, &to, NULL, &e) ||
         !convert_checkpoint(asset, again, &from, NULL, &e))
         fail_msg("%s", e.msg);
@@ -327,22 +319,22 @@ static void test_import(void **state) {
     }
     assert_false(convert_checkpoint(package, asset, &to, NULL, &e)); /* exists */
     e = (err){0};
-    assert_false(convert_checkpoint(package, in_scratch("x"), &from, NULL, &e));
+    assert_false(convert_checkpoint(package, in_work("x"), &from, NULL, &e));
     assert_non_null(strstr(e.msg, "is a Core ML package already"));
     e = (err){0};
     to.quantize = "lut6";
-    assert_false(convert_checkpoint(package, in_scratch("x"), &to, NULL, &e));
+    assert_false(convert_checkpoint(package, in_work("x"), &to, NULL, &e));
     assert_non_null(strstr(e.msg, "quantize is for checkpoints"));
     e = (err){0};
     to.quantize = NULL, to.precision = "float32";
-    assert_false(convert_checkpoint(package, in_scratch("x"), &to, NULL, &e));
+    assert_false(convert_checkpoint(package, in_work("x"), &to, NULL, &e));
     assert_non_null(strstr(e.msg, "precision is for checkpoints"));
     e = (err){0};
     to.precision = NULL;
-    assert_false(convert_checkpoint(test_case_path("coreml/op_control_flow.mlpackage"), in_scratch("x"), &to,
-                                    NULL, &e));
+    assert_false(
+        convert_checkpoint(test_case_path("coreml/op_control_flow.mlpackage"), in_work("x"), &to, NULL, &e));
     assert_non_null(strstr(e.msg, "op while_loop y: it has no counterpart in Core AI"));
-    assert_false(file_exists(in_scratch("x")));
+    assert_false(file_exists(in_work("x")));
 }
 
 /* Packages with compressed weights, and with several functions. */
@@ -352,8 +344,8 @@ static void test_imports(void **state) {
     char dir[300], package[100], asset[100];
     snprintf(dir, sizeof dir, "%s/models/tiny-qwen3.5",
              getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
-    snprintf(package, sizeof package, "%s/packed/model.mlpackage", scratch);
-    snprintf(asset, sizeof asset, "%s/packed.aimodel", scratch);
+    snprintf(package, sizeof package, "%s/packed/model.mlpackage", work_dir);
+    snprintf(asset, sizeof asset, "%s/packed.aimodel", work_dir);
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         err e = {0};
         const convert_options o = {.preset = "chunks",
@@ -363,7 +355,7 @@ static void test_imports(void **state) {
                                    .top_k = -1,
                                    .overwrite = true},
                               to = {.format = "coreai", .top_k = -1, .overwrite = true};
-        if (!convert_checkpoint(dir, in_scratch("packed"), &o, NULL, &e) ||
+        if (!convert_checkpoint(dir, in_work("packed"), &o, NULL, &e) ||
             !convert_checkpoint(package, asset, &to, NULL, &e))
             fail_msg("%s: %s", schemes[i], e.msg);
         round_trip(asset, true);
@@ -391,23 +383,11 @@ static void test_refused_options(void **state) {
              getenv("MILLET_SOURCE") ? getenv("MILLET_SOURCE") : ".");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         err e = {0};
-        assert_false(convert_checkpoint(dir, in_scratch("refused"), &rows[i].o, NULL, &e));
+        assert_false(convert_checkpoint(dir, in_work("refused"), &rows[i].o, NULL, &e));
         assert_int_equal(e.code, ERR_USAGE);
         if (!strstr(e.msg, rows[i].says)) fail_msg("%s", e.msg);
-        assert_false(file_exists(in_scratch("refused")));
+        assert_false(file_exists(in_work("refused")));
     }
-}
-
-static int enter(void **state) {
-    (void)state;
-    snprintf(scratch, sizeof scratch, "/tmp/millet-test-XXXXXX");
-    return mkdtemp(scratch) ? 0 : 1;
-}
-
-static int leave(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(scratch, &e) ? 0 : 1;
 }
 
 int main(void) {
@@ -416,5 +396,5 @@ int main(void) {
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_bundles),
         cmocka_unit_test(test_prefill),  cmocka_unit_test(test_import),
         cmocka_unit_test(test_imports),  cmocka_unit_test(test_refused_options)};
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "coreml/model.h"
 #include "proto.h"
-#include "test.h"
+#include "work_dir.h"
 #include <time.h>
 #include <unistd.h>
 
@@ -163,8 +163,8 @@ static void what_is_not_understood_is_named(void **state) {
     const bytes layer = M(3, S(1, "custom_layer"), y, OPNAME("c1"),
                           ENTRY(5, "class_name", TENSOR(2, 0, NIL), M(3, M(1, M(4, S(1, "AppFlash"))))));
     refused(MODEL(IN_X, DESC, layer, OUT_Y), ERR_UNSUPPORTED,
-            "function main, op custom_layer c1: a custom layer of class AppFlash: its code is in an app and not in "
-            "the package; convert the model with ordinary ops");
+            "function main, op custom_layer c1: a custom layer of class AppFlash: its code is in an app and "
+            "not in the package; convert the model with ordinary ops");
     refused(P(I(1, 4), M(2, DESC), M(500, I(1, 1))), ERR_UNSUPPORTED,
             "a neural network (field 500), expected an ML Program: convert its source with convert_to=");
     refused(MODEL(IN_X, DESC, M(3, S(1, "relu"), BOUND("q", "x"), y), OUT_Y), ERR_UNSUPPORTED,
@@ -307,27 +307,23 @@ static void cut_short(void **state) {
     file_unmap(&m);
 }
 
-static char dir[64];
-
 /* Writes Manifest.json (and a model file) and tries to open the package. */
 static void manifest(const char *text, const char *complaint) {
     err e = {0};
     char path[128];
-    strcpy(dir, "/tmp/millet-manifest-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/Data/com.apple.CoreML", dir);
+    assert_int_equal(make_work_dir(NULL), 0);
+    snprintf(path, sizeof path, "%s/Data/com.apple.CoreML", work_dir);
     assert_true(file_make_dirs(path, &e));
     bytes model = MODEL(IN_X, DESC, RELU, OUT_Y);
-    snprintf(path, sizeof path, "%s/Data/com.apple.CoreML/model.mlmodel", dir);
+    snprintf(path, sizeof path, "%s/Data/com.apple.CoreML/model.mlmodel", work_dir);
     assert_true(file_write(path, model.p, model.n, &e));
-    snprintf(path, sizeof path, "%s/Manifest.json", dir);
+    snprintf(path, sizeof path, "%s/Manifest.json", work_dir);
     if (text) assert_true(file_write(path, text, strlen(text), &e));
-    coreml_package *p = coreml_open(dir, &e);
+    coreml_package *p = coreml_open(work_dir, &e);
     if (complaint ? p || !strstr(e.msg, complaint) : !p)
         fail_msg("%s, expected: %s", e.msg, complaint ? complaint : "success");
     coreml_close(p);
-    e = (err){0};
-    assert_true(file_remove_tree(dir, &e));
+    assert_int_equal(remove_work_dir(NULL), 0);
 }
 
 #define ITEM(path) "\"A\":{\"author\":\"m\",\"description\":\"d\",\"name\":\"n\",\"path\":\"" path "\"}"

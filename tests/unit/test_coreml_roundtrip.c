@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "coreml/model.h"
-#include "test.h"
+#include "work_dir.h"
 #include <dirent.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -206,11 +206,9 @@ static int packages_below(const char *root, const char *dir) {
 static void every_package(const char *below, int at_least) {
     const char *root = test_case_path(below);
     const char *keep = getenv("MILLET_KEEP");
-    char dir[] = "/tmp/millet-trip-XXXXXX";
-    if (!keep) assert_non_null(mkdtemp(dir));
-    assert_in_range(packages_below(root, keep ? keep : dir), at_least, 1000);
-    err e = {0};
-    if (!keep) assert_true(file_remove_tree(dir, &e));
+    if (!keep) assert_int_equal(make_work_dir(NULL), 0);
+    assert_in_range(packages_below(root, keep ? keep : work_dir), at_least, 1000);
+    if (!keep) assert_int_equal(remove_work_dir(NULL), 0);
 }
 
 static void coremltools_packages(void **state) {

@@ -5,32 +5,23 @@
 #include "base/stage.h"
 #include "coreml/model.h"
 #include "ir/build.h"
-#include "test.h"
+#include "work_dir.h"
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[64];
 static arena *a;
 
 static int setup(void **state) {
-    (void)state;
     a = arena_new();
-    strcpy(dir, "/tmp/millet-write-XXXXXX");
-    return !mkdtemp(dir);
+    return make_work_dir(state);
 }
 
 static int teardown(void **state) {
-    (void)state;
-    err e = {0};
     arena_free(a);
-    return !file_remove_tree(dir, &e);
-}
-
-static const char *in_dir(const char *name) {
-    return arena_printf(a, "%s/%s", dir, name);
+    return remove_work_dir(state);
 }
 
 static bool fill(const void *ctx, uint64_t first, uint64_t n, void *dst, err *e) {
@@ -73,8 +64,8 @@ static void every_element_type(void **state) {
     ir_dtype types[DT_COUNT];
     for (int d = 0; d < DT_COUNT; d++) types[d] = (ir_dtype)d;
     coreml_model *m = every_type(types);
-    if (!coreml_write(in_dir("p.mlpackage"), m, NULL, &e)) fail_msg("%s", e.msg);
-    coreml_package *p = coreml_open(in_dir("p.mlpackage"), &e);
+    if (!coreml_write(in_work("p.mlpackage"), m, NULL, &e)) fail_msg("%s", e.msg);
+    coreml_package *p = coreml_open(in_work("p.mlpackage"), &e);
     if (!p) fail_msg("%s", e.msg);
     const ir_block *x = &m->program->func[0]->body, *y = &p->model->program->func[0]->body;
     assert_int_equal(x->n_op, y->n_op);
@@ -126,8 +117,8 @@ static void descriptions(void **state) {
     coreml_feature other = {
         .name = "z", .other = "string", .other_type = {"\x1a", 2}, .no_shape = true}; /* stringType {} */
     f->in[1] = other;
-    assert_true(coreml_write(in_dir("p.mlpackage"), m, NULL, &e));
-    coreml_package *p = coreml_open(in_dir("p.mlpackage"), &e);
+    assert_true(coreml_write(in_work("p.mlpackage"), m, NULL, &e));
+    coreml_package *p = coreml_open(in_work("p.mlpackage"), &e);
     if (!p) fail_msg("%s", e.msg);
     const coreml_function *g = p->model->func;
     assert_string_equal(g->in[0].description, "hidden state");
@@ -159,17 +150,17 @@ static void progress_and_places(void **state) {
     coreml_model *m = small_model();
     progress p = {0};
     coreml_write_options o = {.progress = on_progress, .ctx = &p};
-    assert_true(coreml_write(in_dir("p.mlpackage"), m, &o, &e));
+    assert_true(coreml_write(in_work("p.mlpackage"), m, &o, &e));
     assert_int_equal(o.weight_bytes, 128 + 512 * 512 * 2);
     assert_int_equal(p.total, p.last);
-    assert_false(coreml_write(in_dir("p.mlpackage"), m, &o, &e));
+    assert_false(coreml_write(in_work("p.mlpackage"), m, &o, &e));
     assert_non_null(strstr(e.msg, "exists and is not empty"));
     e = (err){0};
     o.overwrite = true;
     p = (progress){0};
-    assert_true(coreml_write(in_dir("p.mlpackage"), m, &o, &e));
+    assert_true(coreml_write(in_work("p.mlpackage"), m, &o, &e));
     p = (progress){.stop = 1};
-    assert_false(coreml_write(in_dir("q.mlpackage"), m, &o, &e));
+    assert_false(coreml_write(in_work("q.mlpackage"), m, &o, &e));
     assert_int_equal(e.code, ERR_CANCELLED);
     e = (err){0};
     assert_false(coreml_write("/proc/q.mlpackage", m, NULL, &e));
@@ -177,7 +168,7 @@ static void progress_and_places(void **state) {
 }
 
 static bool replace(coreml_model *m, err *e) {
-    stage *s = stage_begin(in_dir("p.mlpackage"), true, e);
+    stage *s = stage_begin(in_work("p.mlpackage"), true, e);
     if (s && coreml_write(stage_path(s), m, NULL, e)) return stage_commit(s, e);
     stage_abort(s);
     return false;
@@ -200,13 +191,13 @@ static void no_room(void **state) {
     int status;
     waitpid(child, &status, 0);
     assert_int_equal(status, 0);
-    coreml_package *p = coreml_open(in_dir("p.mlpackage"), &e);
+    coreml_package *p = coreml_open(in_work("p.mlpackage"), &e);
     assert_non_null(p);
     coreml_close(p);
-    assert_int_equal(rename(in_dir("p.mlpackage"), in_dir("q")), 0);
-    assert_true(file_remove_tree(in_dir("q"), &e));
-    assert_int_equal(rmdir(dir), 0); /* nothing else is left */
-    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(rename(in_work("p.mlpackage"), in_work("q")), 0);
+    assert_true(file_remove_tree(in_work("q"), &e));
+    assert_int_equal(rmdir(work_dir), 0); /* nothing else is left */
+    assert_int_equal(mkdir(work_dir, 0700), 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -7,7 +7,7 @@
 #include "generate/pattern.h"
 #include "generate/sets.h"
 #include "generate/values.h"
-#include "test.h"
+#include "work_dir.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -236,15 +236,13 @@ static void yaml_files(void **state) {
 
 /* ---- directories ---- */
 
-static char dir[] = "/tmp/millet-describe-XXXXXX";
-
 static void make(const char *name) {
-    assert_int_equal(mkdir(arena_printf(a, "%s/%s", dir, name), 0755), 0);
+    assert_int_equal(mkdir(in_work(name), 0755), 0);
 }
 
 static void put(const char *name, const char *text) {
     err e = {0};
-    assert_true(file_write(arena_printf(a, "%s/%s", dir, name), text, strlen(text), &e));
+    assert_true(file_write(in_work(name), text, strlen(text), &e));
 }
 
 /* The packages that are chosen, without their directory; else what is lacking. */
@@ -252,7 +250,7 @@ static const char *arrange(const description *d) {
     set_directory s;
     set_parts p;
     str lacks = {0}, out = {0};
-    set_scan(&s, a, dir, false);
+    set_scan(&s, a, work_dir, false);
     bool ok = set_arrange(&p, a, &s, d, &lacks);
     for (size_t i = 0; ok && i < p.n; i++)
         str_printf(&out, "%s%s:%zu", i ? " " : "", strrchr(p.path[i], '/') + 1, p.role[i]);
@@ -273,7 +271,6 @@ static void directories(void **state) {
         ", " OUT "}, {\"role\": \"h\", \"files\": [\"h\"], \"optional\": true, " IN ", " OUT "}]}",
         &e);
     if (!d) fail_msg("%s", e.msg);
-    assert_non_null(mkdtemp(dir));
     assert_string_equal(arrange(d), "a package *_e");
     make("q_e.mlpackage");
     assert_string_equal(arrange(d), "a package *_lut*_{i}of{n} or *_{i}of{n}");
@@ -293,7 +290,6 @@ static void directories(void **state) {
     assert_string_equal(arrange(d), "m.n in meta.yaml");
     put("meta.yaml", "m: [\n");
     assert_non_null(strstr(arrange(d), "meta.yaml: line 1"));
-    assert_true(file_remove_tree(dir, &(err){0}));
 }
 
 static int begin(void **state) {
@@ -309,8 +305,9 @@ static int end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped), cmocka_unit_test(refused),
-                                       cmocka_unit_test(patterns), cmocka_unit_test(yaml_files),
-                                       cmocka_unit_test(directories)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shipped), cmocka_unit_test(refused), cmocka_unit_test(patterns),
+        cmocka_unit_test(yaml_files),
+        cmocka_unit_test_setup_teardown(directories, make_work_dir, remove_work_dir)};
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -6,19 +6,9 @@
 #include "generate/generator.h"
 #include "generate/score.h"
 #include "ir/build.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <unistd.h>
-
-static char work[] = "/tmp/millet-generate-XXXXXX";
-
-static const char *in_work(const char *name) {
-    static char path[4][300];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", work, name);
-    return p;
-}
 
 static void must(bool ok, const err *e) {
     if (!ok) fail_msg("%s", e->msg);
@@ -96,7 +86,7 @@ static void save_chain(float bad_at) {
 
 static lm *open_work(void) {
     err e = {0};
-    lm *m = lm_open(work, NULL, &e);
+    lm *m = lm_open(work_dir, NULL, &e);
     must(m, &e);
     return m;
 }
@@ -295,22 +285,11 @@ static void scored_candidates(void **state) {
     lm_close(m);
 }
 
-static int make_work(void **state) {
-    (void)state;
-    return mkdtemp(work) ? 0 : -1;
-}
-
-static int drop_work(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_chain),     cmocka_unit_test(the_first_bad_op_is_named),
         cmocka_unit_test(scored_chain),  cmocka_unit_test(blocks_and_masks),
         cmocka_unit_test(calls_in_turn), cmocka_unit_test(scored_candidates),
     };
-    return cmocka_run_group_tests(tests, make_work, drop_work);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

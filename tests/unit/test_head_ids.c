@@ -8,7 +8,7 @@
 #include "checkpoint/safetensors.h"
 #include "convert/convert.h"
 #include "generate/decoder.h"
-#include "test.h"
+#include "work_dir.h"
 #include <unistd.h>
 
 #define WIDTH 32
@@ -22,7 +22,6 @@
 #define N_VARIANTS 3
 #endif
 
-static char work[] = "/tmp/millet-ids-XXXXXX";
 static char ckpt[200], out[200];
 
 /* Different for every row below 2^18: the number itself, and 14 bits that spread near numbers. */
@@ -165,17 +164,10 @@ static void untied_248320(void **s) {
 }
 
 static int set_up(void **s) {
-    (void)s;
-    if (!mkdtemp(work)) return -1;
-    snprintf(ckpt, sizeof ckpt, "%s/ckpt", work);
-    snprintf(out, sizeof out, "%s/out", work);
+    if (make_work_dir(s)) return -1;
+    snprintf(ckpt, sizeof ckpt, "%s/ckpt", work_dir);
+    snprintf(out, sizeof out, "%s/out", work_dir);
     return 0;
-}
-
-static int tear_down(void **s) {
-    (void)s;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
 }
 
 int main(void) {
@@ -185,5 +177,5 @@ int main(void) {
         cmocka_unit_test(untied_151936),
         cmocka_unit_test(untied_248320),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_work_dir);
 }

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "convert/manifest.h"
-#include "test.h"
+#include "work_dir.h"
 #include <unistd.h>
 
 static arena *a;
@@ -44,31 +44,28 @@ static void test_rule(void **s) {
 
 static void test_gate(void **s) {
     (void)s;
-    char dir[] = "/tmp/millet-manifest-XXXXXX", path[100];
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/conversion_manifest.json", dir);
+    const char *path = in_work("conversion_manifest.json");
     static const char text[] =
         "{\"variants\":[{\"name\":\"W8\",\"scheme\":\"w8\",\"bytes\":80,\"gate\":null},"
         "{\"name\":\"W4\",\"scheme\":\"w4\",\"bytes\":40,\"gate\":null}],\"recommended\":\"W8\",\"stop_ids\":"
         "[7]}";
     err e = {0};
     assert_true(file_write(path, text, sizeof text - 1, &e));
-    assert_true(manifest_record_gate(dir, "W4", "{\"passed\":true,\"certain_agreement\":0.5}", &e));
+    assert_true(manifest_record_gate(work_dir, "W4", "{\"passed\":true,\"certain_agreement\":0.5}", &e));
     const json *j = json_parse_file(a, path, &e);
     assert_string_equal(json_str(j, "recommended", ""), "W4");
     assert_int_equal(json_get(j, "stop_ids")->child->i, 7);
     const json *w8 = json_get(j, "variants")->child;
     assert_int_equal(json_get(w8, "gate")->kind, JSON_NULL);
     assert_true(json_double(json_get(w8->next, "gate"), "certain_agreement", 0) == 0.5);
-    assert_true(manifest_record_gate(dir, "W4", "{\"passed\":false}", &e));
+    assert_true(manifest_record_gate(work_dir, "W4", "{\"passed\":false}", &e));
     assert_string_equal(json_str(json_parse_file(a, path, &e), "recommended", ""), "W8");
-    assert_false(manifest_record_gate(dir, "W2", "{\"passed\":false}", &e));
+    assert_false(manifest_record_gate(work_dir, "W2", "{\"passed\":false}", &e));
     assert_non_null(strstr(e.msg, "has no variant W2"));
     e = (err){0};
-    assert_false(manifest_record_gate(dir, "W4", "{\"passed\":1}", &e));
+    assert_false(manifest_record_gate(work_dir, "W4", "{\"passed\":1}", &e));
     e = (err){0};
     assert_false(manifest_record_gate("/nowhere", "W4", "{\"passed\":true}", &e));
-    assert_true(file_remove_tree(dir, &e));
 }
 
 static void test_canonical(void **s) {
@@ -99,7 +96,7 @@ static int end(void **s) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rule),
-        cmocka_unit_test(test_gate),
+        cmocka_unit_test_setup_teardown(test_gate, make_work_dir, remove_work_dir),
         cmocka_unit_test(test_canonical),
     };
     return cmocka_run_group_tests(tests, begin, end);

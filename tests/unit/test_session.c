@@ -1,23 +1,21 @@
 /* Sessions: states (values, sharing, snapshots, in-place updates), number modes, checks of inputs, run-time
  * errors, inner values, threads. Expected numbers are worked out by hand. */
-#define _GNU_SOURCE /* mkdtemp */
+#define _GNU_SOURCE
 #include "base/file.h"
 #include "base/num.h"
 #include "ir/build.h"
 #include "reference/frame.h"
 #include "runtime/session.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <pthread.h>
-
-static char dir[64];
 
 /* Writes the program as a package and opens it. edit may change the description. */
 static rt_model *open_program(ir_program *p, void (*edit)(coreml_model *m)) {
     err e = {0};
     char path[128];
     static int serial;
-    snprintf(path, sizeof path, "%s/%d.mlpackage", dir, serial++);
+    snprintf(path, sizeof path, "%s/%d.mlpackage", work_dir, serial++);
     coreml_model *m = coreml_model_new(p->a, p, 9);
     if (edit) edit(m);
     coreml_write_options o = {0};
@@ -460,18 +458,6 @@ static void sessions_on_threads(void **state) {
     arena_free(a);
 }
 
-static int make_dir(void **state) {
-    (void)state;
-    strcpy(dir, "/tmp/millet-session-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(dir, &e) ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_have_value_semantics),
@@ -485,5 +471,5 @@ int main(void) {
         cmocka_unit_test(endless_loops_end),
         cmocka_unit_test(sessions_on_threads),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

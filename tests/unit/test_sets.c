@@ -11,22 +11,12 @@
 #include "ir/build.h"
 #include "millet.h"
 #include "run_cli.h"
-#include "test.h"
+#include "work_dir.h"
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { ROWS = 7, WIDTH = 8, CONTEXT = 22 };
-
-static char work[] = "/tmp/millet-sets-XXXXXX";
-
-static const char *in_work(const char *name) {
-    static char path[8][300];
-    static int turn;
-    char *p = path[turn++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", work, name);
-    return p;
-}
 
 static void must(bool ok, const err *e) {
     if (!ok) fail_msg("%s", e->msg);
@@ -34,7 +24,7 @@ static void must(bool ok, const err *e) {
 
 static void clear_work(void) {
     err e = {0};
-    must(file_remove_tree(work, &e) && file_make_dirs(work, &e), &e);
+    must(file_remove_tree(work_dir, &e) && file_make_dirs(work_dir, &e), &e);
 }
 
 static void write_text(const char *name, const char *text) {
@@ -179,7 +169,7 @@ static void save_heads(void) {
 
 static lm *open_work(void) {
     err e = {0};
-    lm *m = lm_open(work, NULL, &e);
+    lm *m = lm_open(work_dir, NULL, &e);
     must(m, &e);
     return m;
 }
@@ -305,7 +295,7 @@ static void through_the_library(void **state) {
     (void)state;
     save_heads();
     millet_error e;
-    millet_lm *m = millet_lm_open(work, NULL, &e);
+    millet_lm *m = millet_lm_open(work_dir, NULL, &e);
     if (!m) fail_msg("%s", e.message);
     assert_int_equal(millet_lm_context(m), CONTEXT);
     millet_generation g = {.size = sizeof g};
@@ -316,7 +306,7 @@ static void through_the_library(void **state) {
     for (size_t i = 0; i < g.n_ids; i++) assert_int_equal(g.ids[i], id = next_of(id));
     millet_free(g.ids);
     millet_lm_close(m);
-    assert_null(millet_package_open(work, NULL, &e));
+    assert_null(millet_package_open(work_dir, NULL, &e));
     assert_int_equal(e.code, MILLET_USAGE);
     assert_non_null(strstr(e.message, "has 3 packages"));
     millet_package *p = millet_package_open(in_work("head_1_of_2.mlpackage"), NULL, &e);
@@ -458,7 +448,7 @@ static void named_by_metadata(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text("metadata.json", cases[i].text);
-        refused(work, cases[i].expected);
+        refused(work_dir, cases[i].expected);
     }
 }
 
@@ -469,7 +459,7 @@ static void named_by_manifest(void **state) {
     save("M-W4.mlpackage", &whole);
     save("M-W8.mlpackage", &whole);
     save_table("embed_tokens.bin", ROWS);
-    refused(work, "holds several packages (M-W4.mlpackage, M-W8.mlpackage): give the path of one");
+    refused(work_dir, "holds several packages (M-W4.mlpackage, M-W8.mlpackage): give the path of one");
     write_text(
         "conversion_manifest.json",
         "{\"recommended\": \"W8\", \"variants\": [{\"name\": \"FP16\", \"package\": \"M-FP16.mlpackage\"}, "
@@ -485,7 +475,7 @@ static void named_by_manifest(void **state) {
     assert_string_equal(m->name[0], "M-W4.mlpackage"); /* the first that is there */
     lm_close(m);
     must(file_remove_tree(in_work("M-W4.mlpackage"), &e), &e);
-    refused(work, "conversion_manifest.json: names no package that is there");
+    refused(work_dir, "conversion_manifest.json: names no package that is there");
     unlink(in_work("conversion_manifest.json"));
     save("M.mlpackage", &whole);
     m = open_work();
@@ -498,12 +488,12 @@ static void named_by_directory(void **state) {
     err e = {0};
     save_three();
     must(file_remove_tree(in_work("chunk_2_of_3.mlpackage"), &e), &e);
-    refused(work, "chunk_2_of_3.mlpackage is not there");
+    refused(work_dir, "chunk_2_of_3.mlpackage is not there");
     save("chunk_2_of_4.mlpackage", &(part){.step = same, .in = DT_FP32, .out = DT_FP32});
-    refused(work, "chunk_1_of_3.mlpackage and chunk_2_of_4.mlpackage belong to two sets");
+    refused(work_dir, "chunk_1_of_3.mlpackage and chunk_2_of_4.mlpackage belong to two sets");
     save_heads();
     must(file_remove_tree(in_work("head_2_of_2.mlpackage"), &e), &e);
-    refused(work, "head_2_of_2.mlpackage is not there");
+    refused(work_dir, "head_2_of_2.mlpackage is not there");
     refused(in_work("head_1_of_2.mlpackage"), "one package of a set");
 }
 
@@ -542,41 +532,42 @@ static void says(cli_result r, int code, const char *expected) {
 
 static void on_the_command_line(void **state) {
     (void)state;
-    char outside[] = "/tmp/millet-sets-out-XXXXXX", file[100];
-    assert_non_null(mkdtemp(outside));
-    snprintf(file, sizeof file, "%s/ids", outside);
     err e = {0};
     save_two(0);
+    char outside[100], file[100];
+    snprintf(outside, sizeof outside, "%s/streams", work_dir);
+    snprintf(file, sizeof file, "%s/streams/ids", work_dir);
+    must(file_make_dirs(outside, &e), &e);
     must(file_write(file, "[5, 2, 0]", 9, &e), &e);
-    says(RUN_CLI(outside, "run", work, "--raw-ids", file, "--max-new-tokens", "4", "--json"), 0,
+    says(RUN_CLI(outside, "run", work_dir, "--raw-ids", file, "--max-new-tokens", "4", "--json"), 0,
          "{\"ids\":[3,5,4,1]");
-    says(RUN_CLI(outside, "score", work, "--ids-file", file), 0, "top-1 agreement    0.00 % (0 of 2)");
-    says(RUN_CLI(outside, "inspect", work), 0,
+    says(RUN_CLI(outside, "score", work_dir, "--ids-file", file), 0, "top-1 agreement    0.00 % (0 of 2)");
+    says(RUN_CLI(outside, "inspect", work_dir), 0,
          "chunk_1_of_2.mlpackage     hidden fp16[1,1,8] -> hidden_out fp32[1,1,8]  state k_0\n");
-    says(RUN_CLI(outside, "inspect", work), 0,
+    says(RUN_CLI(outside, "inspect", work_dir), 0,
          "  functions decode (1 token), prefill_4 (4 tokens), prefill_8 (8 tokens)\n  width 8, vocabulary 7, "
          "context 22\n");
-    says(RUN_CLI(outside, "inspect", work, "--json"), 0,
+    says(RUN_CLI(outside, "inspect", work_dir, "--json"), 0,
          "{\"set\":{\"contract\":\"chunks\",\"functions\":[{\"name\":\"decode\",\"tokens\":1},");
-    says(RUN_CLI(outside, "inspect", work, "--verify"), 0, "every rule is kept\n");
-    says(RUN_CLI(outside, "inspect", work, "--ops"), 0, "// package chunk_2_of_2.mlpackage\n");
-    says(RUN_CLI(outside, "predict", work, "-i", file, "-o", file), 1,
+    says(RUN_CLI(outside, "inspect", work_dir, "--verify"), 0, "every rule is kept\n");
+    says(RUN_CLI(outside, "inspect", work_dir, "--ops"), 0, "// package chunk_2_of_2.mlpackage\n");
+    says(RUN_CLI(outside, "predict", work_dir, "-i", file, "-o", file), 1,
          "a set of packages; choose one with --package: chunk_1_of_2.mlpackage, chunk_2_of_2.mlpackage\n");
-    says(RUN_CLI(outside, "predict", work, "--package", "chunk_1", "-i", file, "-o", file), 1,
+    says(RUN_CLI(outside, "predict", work_dir, "--package", "chunk_1", "-i", file, "-o", file), 1,
          "no package chunk_1; there is chunk_1_of_2.mlpackage, chunk_2_of_2.mlpackage\n");
-    says(RUN_CLI(outside, "predict", work, "--package", "chunk_1_of_2", "-i", file, "-o", file), 1, "ids: ");
+    says(RUN_CLI(outside, "predict", work_dir, "--package", "chunk_1_of_2", "-i", file, "-o", file), 1,
+         "ids: ");
     says(RUN_CLI(outside, "run", in_work("chunk_1_of_2.mlpackage"), "--raw-ids", file), 1,
          "one package of a set, which runs as a whole: give the directory");
     save("chunk_1_of_2.mlpackage",
          &(part){.step = first_step, .in = DT_FP16, .out = DT_FP16, .state = "k_9"});
-    says(RUN_CLI(outside, "inspect", work), 0, "they do not run as a set: ");
-    says(RUN_CLI(outside, "inspect", work, "--json"), 0,
+    says(RUN_CLI(outside, "inspect", work_dir), 0, "they do not run as a set: ");
+    says(RUN_CLI(outside, "inspect", work_dir, "--json"), 0,
          "{\"set\":null,\"why_not\":\"chunk_2_of_2.mlpackage: ");
-    cli_result r = RUN_CLI(outside, "inspect", work, "--verify");
+    cli_result r = RUN_CLI(outside, "inspect", work_dir, "--verify");
     assert_int_equal(r.code, 1);
     assert_non_null(strstr(r.out.s, "package-set: chunk_2_of_2.mlpackage: there is no function main"));
     cli_result_free(&r);
-    must(file_remove_tree(outside, &e), &e);
 }
 
 /* ---- what does not go together ---- */
@@ -588,38 +579,27 @@ static void misfits(void **state) {
                last = {second_step, DT_FP32, DT_FP32, "k_1", .rows = ROWS};
     part x = first;
     save("chunk_1_of_2.mlpackage", &first);
-    refused(work, "chunk_2_of_2.mlpackage: there is no function main, which chunk_1_of_2.mlpackage has");
+    refused(work_dir, "chunk_2_of_2.mlpackage: there is no function main, which chunk_1_of_2.mlpackage has");
     save("chunk_2_of_2.mlpackage", &last);
     lm_close(open_work());
     x.state = "k_1";
     save("chunk_1_of_2.mlpackage", &x);
-    refused(work, "chunk_1_of_2.mlpackage and chunk_2_of_2.mlpackage both have the state k_1");
+    refused(work_dir, "chunk_1_of_2.mlpackage and chunk_2_of_2.mlpackage both have the state k_1");
     x.state = "k_5_lo";
     save("chunk_1_of_2.mlpackage", &x);
-    refused(work,
+    refused(work_dir,
             "chunk_2_of_2.mlpackage has states of layer 1, but stands behind chunk_1_of_2.mlpackage, which "
             "has those of layer 5: the packages are in the wrong order");
     x = last;
     x.in = DT_FP16;
     x.state = "k_0";
     save("chunk_1_of_2.mlpackage", &x);
-    refused(work, "chunk_1_of_2.mlpackage and chunk_2_of_2.mlpackage both return logits");
+    refused(work_dir, "chunk_1_of_2.mlpackage and chunk_2_of_2.mlpackage both return logits");
     x = first;
     x.state = "k_1";
     save("chunk_1_of_2.mlpackage", &first);
     save("chunk_2_of_2.mlpackage", &x);
-    refused(work, "chunk_2_of_2.mlpackage, the last of 2 packages, returns hidden_out, not logits");
-}
-
-static int make_work(void **state) {
-    (void)state;
-    return mkdtemp(work) ? 0 : -1;
-}
-
-static int drop_work(void **state) {
-    (void)state;
-    err e = {0};
-    return file_remove_tree(work, &e) ? 0 : -1;
+    refused(work_dir, "chunk_2_of_2.mlpackage, the last of 2 packages, returns hidden_out, not logits");
 }
 
 int main(void) {
@@ -641,5 +621,5 @@ int main(void) {
         cmocka_unit_test(misfits),
         cmocka_unit_test(on_the_command_line),
     };
-    return cmocka_run_group_tests(tests, make_work, drop_work);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/stage.h"
-#include "test.h"
+#include "work_dir.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,21 +21,14 @@
 #include <unistd.h>
 
 enum { PARTS = 3 };
-static char dir[64], target[96];
+static char target[96];
 
 static int setup(void **state) {
     (void)state;
     /* In memory where that can be: the many killed writers sync their files. */
-    snprintf(dir, sizeof dir, "%s/millet-stage-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    if (!mkdtemp(dir)) return 1;
-    snprintf(target, sizeof target, "%s/out", dir);
+    if (make_work_dir_in(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm")) return -1;
+    snprintf(target, sizeof target, "%s/out", work_dir);
     return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    err e = {0};
-    return !file_remove_tree(dir, &e);
 }
 
 static bool put(const char *name, const void *data, size_t n, err *e) {
@@ -85,7 +78,7 @@ static int generation(void) {
 
 static int entries(void) {
     int n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(work_dir);
     for (struct dirent *f; (f = readdir(d));) n += strcmp(f->d_name, ".") && strcmp(f->d_name, "..");
     closedir(d);
     return n;
@@ -113,7 +106,7 @@ static void a_file_or_a_link_may_be_replaced(void **state) {
     assert_true(make(1, true, &e));
     assert_int_equal(generation(), 1);
     char other[96];
-    snprintf(other, sizeof other, "%s/other", dir);
+    snprintf(other, sizeof other, "%s/other", work_dir);
     assert_false(rename(target, other));
     assert_false(symlink(other, target));
     assert_true(make(2, true, &e));
@@ -132,7 +125,7 @@ static void existing_output_is_refused_before_any_work(void **state) {
     /* it appears while the work goes on */
     e = (err){0};
     char other[96];
-    snprintf(other, sizeof other, "%s/other", dir);
+    snprintf(other, sizeof other, "%s/other", work_dir);
     assert_false(rename(target, other));
     stage *s = stage_begin(target, false, &e);
     assert_true(fill(stage_path(s), 2, &e));
@@ -239,8 +232,8 @@ static void an_output_that_was_moved_away_comes_back(void **state) {
     (void)state;
     err e = {0};
     char old[128], fresh[128];
-    snprintf(old, sizeof old, "%s/.out.millet-old-01234567", dir);
-    snprintf(fresh, sizeof fresh, "%s/.out.millet-new-01234567", dir);
+    snprintf(old, sizeof old, "%s/.out.millet-old-01234567", work_dir);
+    snprintf(fresh, sizeof fresh, "%s/.out.millet-new-01234567", work_dir);
     assert_true(make(1, false, &e));
     assert_false(rename(target, old)); /* killed between the two steps */
     assert_false(mkdir(fresh, 0777));
@@ -309,7 +302,7 @@ static void killed_writers_without_exchange(void **state) {
 static int write_on_a_full_disk(void) {
     err e = {0};
     if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) return NOT_HERE;
-    if (mount("none", dir, "tmpfs", 0, "size=64k")) return NOT_HERE;
+    if (mount("none", work_dir, "tmpfs", 0, "size=64k")) return NOT_HERE;
     if (!make(1, false, &e)) return 1;
     stage *s = stage_begin(target, true, &e);
     char name[200], *big = mem_try(1, 1 << 20);
@@ -363,7 +356,7 @@ static void an_abort_needs_no_more_descriptors(void **state) {
     assert_int_equal(entries(), 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, remove_work_dir)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

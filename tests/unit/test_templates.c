@@ -1,27 +1,14 @@
 /* Chat templates: which one it is, what a message may hold, where control tokens may come from. */
-#define _GNU_SOURCE /* mkdtemp */
+#define _GNU_SOURCE
 #include "base/file.h"
-#include "test.h"
 #include "text/chat.h"
+#include "work_dir.h"
 #include <unistd.h>
-
-static char folder[] = "/tmp/millet-templates-XXXXXX";
-
-static int make_folder(void **state) {
-    (void)state;
-    return !mkdtemp(folder);
-}
-
-static int drop_folder(void **state) {
-    (void)state;
-    err e = {0};
-    return !file_remove_tree(folder, &e);
-}
 
 static void put(const char *name, const char *text) {
     char path[256];
     err e = {0};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", work_dir, name);
     if (text)
         assert_true(file_write(path, text, strlen(text), &e));
     else
@@ -62,11 +49,11 @@ static const char CHATML[] =
 static void test_where_it_is(void **state) {
     (void)state;
     err e = {0};
-    assert_null(chat_open(folder, NULL, &e));
+    assert_null(chat_open(work_dir, NULL, &e));
     assert_non_null(strstr(e.msg, "no chat template; choose one of qwen3_5, "));
     put("tokenizer_config.json", "{\"chat_template\": null}");
     e = (err){0};
-    assert_null(chat_open(folder, NULL, &e));
+    assert_null(chat_open(work_dir, NULL, &e));
     assert_non_null(strstr(e.msg, "tokenizer_config.json: no \"chat_template\""));
 
     str config = {0};
@@ -77,7 +64,7 @@ static void test_where_it_is(void **state) {
     put("tokenizer_config.json", str_get(&config));
     str_free(&config);
     e = (err){0};
-    chat_template *c = chat_open(folder, NULL, &e);
+    chat_template *c = chat_open(work_dir, NULL, &e);
     assert_non_null(c);
     assert_string_equal(chat_name(c), "chatml");
     assert_null(chat_note(c));
@@ -85,15 +72,15 @@ static void test_where_it_is(void **state) {
 
     /* The file comes first. */
     put("chat_template.jinja", "{{ messages }}");
-    assert_null(chat_open(folder, NULL, &e));
+    assert_null(chat_open(work_dir, NULL, &e));
     assert_non_null(strstr(e.msg, "chat_template.jinja: the chat template (SHA-256 "));
     assert_non_null(strstr(e.msg, ") is not known; choose one of "));
     e = (err){0};
-    c = chat_open(folder, "qwen3", &e);
+    c = chat_open(work_dir, "qwen3", &e);
     assert_non_null(c);
     assert_int_equal(chat_calls_of(c), CHAT_CALLS_JSON);
     chat_close(c);
-    assert_null(chat_open(folder, "qwen9", &e));
+    assert_null(chat_open(work_dir, "qwen9", &e));
     assert_non_null(strstr(e.msg, "there is no chat template \"qwen9\"; choose one of qwen3_5, "));
 }
 
@@ -465,7 +452,7 @@ static void test_spans(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_where_it_is, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_where_it_is, make_work_dir, remove_work_dir),
         cmocka_unit_test(test_small_model),
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_default_system),
