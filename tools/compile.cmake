@@ -7,9 +7,10 @@ add_compile_options(-Wall -Wextra -Werror -Wshadow -Wvla -Wstrict-prototypes -ff
 
 # Kernels of one instruction set lie in a file of its name, the only one compiled for it; kernels/dispatch.c asks the
 # processor. Loops in plain C get -O3. Under sanitizers that takes minutes; pointers are left to AddressSanitizer there.
-set(KERNEL_LEVEL -O3)
+# Where a debugger finds the variables of unrolled loops takes as long as compiling them: it knows lines only.
+set(KERNEL_LEVEL -O3 -fno-var-tracking)
 if(MILLET_SANITIZE)
-  set(KERNEL_LEVEL -O1 -fno-sanitize=null,alignment,object-size,pointer-overflow)
+  set(KERNEL_LEVEL -O1 -fno-var-tracking -fno-sanitize=null,alignment,object-size,pointer-overflow)
 endif()
 set(KERNEL_FLAGS_portable ${KERNEL_LEVEL} -Wno-psabi)
 set(OTHER_PROCESSORS "/kernels/(avx|amx|neon)") # sources that are not for this one
