@@ -36,4 +36,12 @@ static inline const char *test_case_path(const char *below) {
     fclose(f);
     return p;
 }
+
+/* The small model of the source tree, a hybrid. */
+static inline const char *own_model(void) {
+    static char path[1024];
+    const char *source = getenv("MILLET_SOURCE");
+    snprintf(path, sizeof path, "%s/models/tiny-qwen3.5", source ? source : ".");
+    return path;
+}
 #endif

@@ -6,24 +6,19 @@
 #include "chat/loops.h"
 #include "chat/talk.h"
 #include "chat/tasks.h"
-#include "convert/convert.h"
+#include "converted.h"
 #include "golden/oracle.h"
-#include "work_dir.h"
 #include <unistd.h>
 
 static lm *open_model(const char *checkpoint, int64_t context) {
     err e = {0};
-    convert_options o = {.preset = "chunks", .precision = "mixed", .context = context, .overwrite = true};
-    if (!convert_checkpoint(checkpoint, in_work("out"), &o, NULL, &e)) fail_msg("%s", e.msg);
-    lm *m = lm_open(in_work("out"), NULL, &e);
+    char name[100];
+    const convert_options o = {.preset = "chunks", .precision = "mixed", .context = context};
+    bool own = !strcmp(checkpoint, own_model()); /* a checkpoint of the shared cases has the same name */
+    snprintf(name, sizeof name, "%s-%s-%d", own ? "own" : "case", strrchr(checkpoint, '/') + 1, (int)context);
+    lm *m = lm_open(converted(name, checkpoint, &o), NULL, &e);
     if (!m) fail_msg("%s", e.msg);
     return m;
-}
-
-static const char *own_model(void) {
-    static char path[300];
-    snprintf(path, sizeof path, "%s/models/tiny-qwen3.5", getenv("MILLET_SOURCE"));
-    return path;
 }
 
 static talk_options greedy(void) {

@@ -62,6 +62,13 @@ def at(document, path):
     return document
 
 
+def shortened(value):
+    """The first four elements of each list: enough for each kind of row."""
+    if isinstance(value, dict):
+        return {key: shortened(inner) for key, inner in value.items()}
+    return [shortened(inner) for inner in value[:4]] if isinstance(value, list) else value
+
+
 # Objects whose keys are data, or that others may extend.
 OPEN = {"skipped", "kept_fp32", "vanished", "gate"}
 
@@ -69,9 +76,11 @@ OPEN = {"skipped", "kept_fp32", "vanished", "gate"}
 def check_strict(schema, document):
     """Each member of each object is needed and typed, and no other is allowed. Of long lists of equal rows the first few are tried:
     each damage validates the whole document."""
+    document = shortened(document)
+    assert schema.is_valid(document)
     tried = 0
     for path in places(document):
-        if path and path[-1] in OPEN or any(isinstance(key, int) and key >= 4 for key in path):
+        if path and path[-1] in OPEN:
             continue
         for damage in ["more"] + list(at(document, path)):
             bad = copy.deepcopy(document)
