@@ -14,10 +14,6 @@ static const struct {
 #undef X
 };
 
-const char *meaning_word(meaning m) {
-    return meanings[m].word;
-}
-
 /* A description being read; at: the field, as errors name it. */
 typedef struct {
     arena *a;

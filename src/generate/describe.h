@@ -38,8 +38,6 @@ typedef enum {
         MEANS_COUNT
 } meaning;
 
-const char *meaning_word(meaning m);
-
 /* A size: a number, or a letter for what is only known from the package or the call.
  *   T tokens of a call   K positions   h width   V scores   *  anything */
 typedef struct {

@@ -30,11 +30,6 @@ bool prefix_rewinds(const prefix_cache *c) {
     return c->n_cache == c->n_state;
 }
 
-const char *prefix_how_name(prefix_how h) {
-    static const char *const name[] = {"new", "continued", "rewound", "restored"};
-    return name[h];
-}
-
 /* ---- what is kept, and how much of it ---- */
 
 /* Rows that several points hold count once. */

@@ -60,7 +60,6 @@ typedef struct {
     size_t had;  /* and how many it had. same < had and < n: the two part there */
     prefix_how how;
 } prefix_place;
-const char *prefix_how_name(prefix_how h); /* "new", "continued", ... */
 
 /* Puts d at the longest prefix of the n > 0 ids that it can have. False: no memory; d is as new then. */
 bool prefix_seek(prefix_cache *c, decoder *d, const int32_t *ids, size_t n, prefix_place *at, err *e);

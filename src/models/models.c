@@ -251,10 +251,6 @@ bool models_build_part(models_work *g, const models_part *part, bool decode_only
     return e->code == ERR_NONE;
 }
 
-bool models_uses(const models_work *g, const char *tensor) {
-    return map_get(g->used, tensor, strlen(tensor)) != MAP_NONE;
-}
-
 const models_note *models_notes(models_work *g, size_t *n) {
     if (!g->noted) note_skipped(g);
     g->noted = true;

@@ -109,8 +109,6 @@ const st_tensor *models_embedding(const models_work *w, ir_dtype *taken_as);
 models_part models_whole(const models_work *w);
 /* decode_only: the first function alone, to measure a part: further ones add no constants. */
 bool models_build_part(models_work *w, const models_part *part, bool decode_only, models_graph *g, err *e);
-/* Whether a tensor of the checkpoint is part of what has been built. */
-bool models_uses(const models_work *w, const char *tensor);
 /* What became of the checkpoint's tensors, once all of the model has been built. */
 const models_note *models_notes(models_work *w, size_t *n);
 #endif

@@ -73,16 +73,8 @@ void plan_free(plan *p) {
     arena_free(p->a);
 }
 
-int64_t plan_block_cells(const plan *p) {
-    return p->cells;
-}
-
 const ir_function *plan_function(const plan *p) {
     return p->f;
-}
-
-const ir_type *plan_output_type(const plan *p, size_t i) {
-    return &p->f->body.out[i]->type;
 }
 
 plan_traffic plan_traffic_of(const plan *p) {

@@ -39,9 +39,8 @@ typedef struct {
 /* in: types by index of f->in, sizes known (entries of states are not read). f and what its constants point
  * to must outlive the plan. NULL with ERR_UNSUPPORTED when f can't be planned. */
 plan *plan_new(const ir_function *f, const ir_type *in, const plan_options *o, err *e);
-plan *plan_keep(plan *p);                /* one more holder; returns p */
-void plan_free(plan *p);                 /* one holder less */
-int64_t plan_block_cells(const plan *p); /* work memory that a run needs, cells of 4 bytes */
+plan *plan_keep(plan *p); /* one more holder; returns p */
+void plan_free(plan *p);  /* one holder less */
 const ir_function *plan_function(const plan *p);
 /* Bytes of weights and states that a run reads and writes, those of them that several calls at once read
  * together, and those of the keys and values that attention reads, were all their positions visible. */
@@ -90,7 +89,4 @@ void plan_run_many(plan_exec *x, plan_one *list, size_t n);
 /* Memory for several timelines stays for the next run: these give it back. Nothing borrowed may be left. */
 void plan_exec_trim(plan_exec *x);
 void plan_block_trim(plan_block *b);
-
-/* Types of the outputs, by index. */
-const ir_type *plan_output_type(const plan *p, size_t i);
 #endif

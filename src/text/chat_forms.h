@@ -68,7 +68,6 @@ void chat_scalar(str *out, const json *v);
 
 /* ---- Views ---- */
 
-bool chat_equal(chat_view v, const char *s);
 bool chat_starts(chat_view v, const char *s);
 bool chat_ends(chat_view v, const char *s);
 /* Where s begins in v, the first or the last time; SIZE_MAX: nowhere. */

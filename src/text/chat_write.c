@@ -125,10 +125,6 @@ void chat_scalar(str *out, const json *v) {
 
 /* ---- Views ---- */
 
-bool chat_equal(chat_view v, const char *s) {
-    return v.n == strlen(s) && !memcmp(v.s, s, v.n);
-}
-
 bool chat_starts(chat_view v, const char *s) {
     size_t n = strlen(s);
     return v.n >= n && !memcmp(v.s, s, n);
