@@ -172,6 +172,64 @@ bool fuse_delta_sums(fuser *f, const match *m) {
     return make_delta(f, m, fuse_find(m, OP_add)->out[0], k, false);
 }
 
+/* A norm of rows, perhaps cast, each of which is there several times: that of each row once, repeated. */
+bool fuse_norm_repeated(fuser *f, const match *m) {
+    const ir_op *norm = fuse_find(m, OP_fused_norm);
+    ir_value *rows = fuse_in(norm, A_x), *root = m->op[0]->out[0];
+    int64_t groups = 0, heads = 0;
+    int last = rows->type.rank - 1;
+    ir_value *base = last < 2 ? NULL : fuse_unrepeat(rows, false, &groups, &heads);
+    if (!base || base == rows || heads < 2 || rows->type.dim[last - 1] != 1 || !fuse_closed(f, m, NULL, 0))
+        return false;
+    int64_t n = rows->type.dim[last], wide[] = {groups, heads, n};
+    ir_type flat = IR_TYPE((ir_dtype)rows->type.dtype, groups, 1, n), made = flat, all = flat;
+    made.dtype = norm->out[0]->type.dtype, all.dtype = root->type.dtype, all.dim[1] = heads;
+    ir_op *once = fuse_op(f, OP_fused_norm, 1);
+    for (int s = 0; s < ir_info(OP_fused_norm)->n_slot; s++) once->arg[s] = norm->arg[s];
+    fuse_operand(f, once, A_x, fuse_reshaped(f, base, &flat));
+    ir_value *y = fuse_extra(f, once, made);
+    if (m->op[0]->code == OP_cast) {
+        ir_op *cast = fuse_op(f, OP_cast, 1);
+        fuse_operand(f, cast, A_x, y);
+        fuse_operand(f, cast, A_dtype, fuse_in(m->op[0], A_dtype));
+        made.dtype = root->type.dtype;
+        y = fuse_extra(f, cast, made);
+    }
+    ir_op *again = fuse_op(f, OP_broadcast_to, 1);
+    fuse_operand(f, again, A_x, y);
+    fuse_operand(f, again, A_shape, fuse_list(f, wide, 3));
+    y = fuse_extra(f, again, all);
+    f->fused = fuse_op(f, OP_reshape, 1);
+    fuse_operand(f, f->fused, A_x, y);
+    fuse_operand(f, f->fused, A_shape, fuse_list(f, root->type.dim, root->type.rank));
+    fuse_result(f->fused, 0, root);
+    return true;
+}
+
+/* Queries and keys that several heads of the memory share. */
+bool fuse_delta_heads(fuser *f, const match *m) {
+    static const ir_operand names[] = {A_query, A_key};
+    const ir_op *was = m->op[0];
+    ir_value *shared[2];
+    int64_t groups = 0, heads = 0, share[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        ir_value *v = fuse_in(was, names[i]);
+        const ir_type *t = &v->type;
+        bool columns = t->rank > 2 && t->dim[t->rank - 1] == 1;
+        shared[i] = fuse_unrepeat(v, columns, &groups, &heads);
+        share[i] = heads;
+        if (!shared[i] || shared[i] == v || heads < 2 ||
+            (columns ? t->dim[t->rank - 1] : t->dim[t->rank - 2]) != 1)
+            return false;
+    }
+    if (share[0] != share[1]) return false;
+    f->fused = fuse_op(f, OP_fused_delta, was->n_out);
+    for (int s = 0; s < ir_info(OP_fused_delta)->n_slot; s++) f->fused->arg[s] = was->arg[s];
+    for (int i = 0; i < 2; i++) fuse_operand(f, f->fused, names[i], shared[i]);
+    for (uint32_t i = 0; i < was->n_out; i++) fuse_result(f->fused, i, was->out[i]);
+    return true;
+}
+
 /* Constant columns, each of one element a channel, side by side: [C,1,n] in fp16, `lead` zeros in front. */
 static ir_value *taps_of(fuser *f, ir_value *const *column, int n, int64_t channels, int lead) {
     uint16_t *w = ARENA_ARRAY(f->p->a, uint16_t, (size_t)(channels * (n + lead)));

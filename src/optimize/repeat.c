@@ -1,5 +1,5 @@
-/* Sees through reshapes, transpositions and tiles: a value as a view of what it came from, repeated elements
- * included. Converters repeat keys and values for every query head in many spellings. */
+/* Sees through reshapes, transpositions, tiles and broadcasts: a value as a view of what it came from,
+ * repeated elements included. Converters repeat keys and values for every query head in many spellings. */
 #include "optimize/fuse.h"
 #include <string.h>
 
@@ -82,6 +82,15 @@ static bool repeat(layout *l, const ir_const *reps) {
     return true;
 }
 
+static bool broadcast(layout *l, const ir_type *from, const ir_type *to) {
+    if (from->rank != to->rank) return false;
+    for (int d = 0; d < l->rank; d++) {
+        if (from->dim[d] == to->dim[d]) continue;
+        if (from->dim[d] != 1 || !push(l, d, (factor){to->dim[d], 0})) return false;
+    }
+    return true;
+}
+
 static const ir_const *list(const ir_op *op, ir_operand name) {
     const ir_value *v = ir_in(op, name);
     return v ? v->konst : NULL;
@@ -93,7 +102,7 @@ static ir_value *trace(ir_value *v, layout *l) {
     int n = 0;
     while (v->def && n < 12 &&
            (v->def->code == OP_reshape || v->def->code == OP_expand_dims || v->def->code == OP_squeeze ||
-            v->def->code == OP_transpose || v->def->code == OP_tile)) {
+            v->def->code == OP_transpose || v->def->code == OP_tile || v->def->code == OP_broadcast_to)) {
         chain[n++] = v->def;
         v = ir_args(v->def, A_x)->v[0];
     }
@@ -101,9 +110,12 @@ static ir_value *trace(ir_value *v, layout *l) {
     of_type(l, &v->type);
     while (n-- > 0) {
         const ir_op *op = chain[n];
-        bool ok = op->code == OP_transpose ? permute(l, list(op, A_perm))
-                  : op->code == OP_tile    ? repeat(l, list(op, A_reps))
-                                        : ir_type_known(&op->out[0]->type) && regroup(l, &op->out[0]->type);
+        const ir_type *to = &op->out[0]->type;
+        bool ok =
+            ir_type_known(to) && (op->code == OP_transpose      ? permute(l, list(op, A_perm))
+                                  : op->code == OP_tile         ? repeat(l, list(op, A_reps))
+                                  : op->code == OP_broadcast_to ? broadcast(l, &ir_in(op, A_x)->type, to)
+                                                                : regroup(l, to));
         if (!ok) return NULL;
     }
     return v;

@@ -233,6 +233,57 @@ static void delta_forms(void **state) {
     for (int form = 0; form < DELTA_FORMS; form++) delta_form(form);
 }
 
+/* Rows of unit length for each of G heads, repeated for R heads of the memory each: columns [1,GR,n,1] in
+ * fp32. */
+static ir_value *shared_columns(graph *g, ir_value *x, int G, int R, int n) {
+    ir_builder *b = &g->b;
+    x = b_op(b, OP_broadcast_to, NULL, A_x, shaped(g, x, B_INTS(b, 1, 1, G, 1, n)), A_shape,
+             B_INTS(b, -1, -1, -1, R, -1), A_NONE);
+    x = shaped(g, x, B_INTS(b, 1, G * R, 1, n));
+    ir_value *sum = b_op(b, OP_reduce_sum, NULL, A_x, two(g, OP_mul, x, x), A_axes, B_INTS(b, 3), A_keep_dims,
+                         b_bool(b, true), A_NONE);
+    bool half = x->type.dtype == DT_FP16;
+    ir_value *eps = half ? b_f16(b, 1e-3f) : b_f32(b, 1e-6f);
+    ir_value *root = b_op(b, OP_rsqrt, NULL, A_x, two(g, OP_add, sum, eps), A_epsilon,
+                          half ? b_f16(b, 0) : b_f32(b, 0), A_NONE);
+    x = two(g, OP_mul, x, root);
+    return shaped(g, half ? cast(g, x, "fp32") : x, B_INTS(b, 1, G * R, n, 1));
+}
+
+/* Queries and keys for fewer heads than the memory has: the rule takes them as they are. With keys for all of
+ * them it takes what is repeated. */
+static void shared_heads(void **state) {
+    (void)state;
+    enum { G = 2, R = 3, H = G * R, DK = 16, DV = 24 };
+    for (int form = 0; form < 3; form++) {
+        graph *g = begin_coreai(90);
+        ir_builder *b = &g->b;
+        bool half = form == 1, other = form == 2;
+        ir_dtype d = half ? DT_FP16 : DT_FP32;
+        ir_value *s = b_state(b, "s", IR_TYPE(DT_FP32, 1, H, DK, DV)),
+                 *q = b_input(b, "q", IR_TYPE(d, 1, 1, G * DK)),
+                 *k = b_input(b, "k", other ? IR_TYPE(DT_FP32, 1, H, DK, 1) : IR_TYPE(d, 1, 1, G * DK)),
+                 *v = b_input(b, "v", IR_TYPE(DT_FP32, 1, H, DV)),
+                 *beta = b_input(b, "b", IR_TYPE(DT_FP32, 1, H, 1)),
+                 *decay = b_input(b, "d", IR_TYPE(DT_FP32, 1, H, 1, 1));
+        q = shared_columns(g, q, G, R, DK);
+        if (!other) k = shared_columns(g, k, G, R, DK);
+        ir_value *S = two(g, OP_mul, read_of(g, s), decay);
+        ir_value *recall = shaped(g, sum_rows(g, two(g, OP_mul, S, k)), B_INTS(b, 1, H, DV));
+        ir_value *change = two(g, OP_mul, two(g, OP_sub, v, recall), beta);
+        S = two(g, OP_add, S, two(g, OP_mul, k, shaped(g, change, B_INTS(b, 1, H, 1, DV))));
+        b_output(b, sum_rows(g, two(g, OP_mul, S, q)));
+        write_state(g, s, S);
+        finish(g);
+        ir_type types[MOST];
+        for (size_t i = 0; i < 6; i++) types[i] = g->in[i].type;
+        ir_function *f = opt_specialize(ir_program_new(g->a), g->p->func[0], types, false, &g->e);
+        opt_fuse(&(ir_program){.a = g->a}, f, false);
+        assert_int_equal(count(f, OP_broadcast_to), other);
+        check_made(g, OP_fused_delta, true, "heads that share queries and keys");
+    }
+}
+
 /* What is kept of the history is taken behind the convolution; in fp16 and in fp32. */
 static void late_conv_steps(void **state) {
     (void)state;
@@ -286,10 +337,15 @@ static void unit_rows_scaled(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seen_positions),   cmocka_unit_test(causal_formula),
-        cmocka_unit_test(repeats),          cmocka_unit_test(roundings),
-        cmocka_unit_test(updates_in_a_row), cmocka_unit_test(delta_forms),
-        cmocka_unit_test(late_conv_steps),  cmocka_unit_test(softplus_by_select),
+        cmocka_unit_test(seen_positions),
+        cmocka_unit_test(causal_formula),
+        cmocka_unit_test(repeats),
+        cmocka_unit_test(roundings),
+        cmocka_unit_test(updates_in_a_row),
+        cmocka_unit_test(delta_forms),
+        cmocka_unit_test(late_conv_steps),
+        cmocka_unit_test(shared_heads),
+        cmocka_unit_test(softplus_by_select),
         cmocka_unit_test(unit_rows_scaled),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
