@@ -379,7 +379,7 @@ static void sweep(ai_read *r, ir_block *b, bool *used) {
             for (uint32_t k = 0; k < op->arg[s].n; k++) used[op->arg[s].v[k]->id] = true;
         b->op[--keep] = op;
     }
-    memmove(b->op, b->op + keep, (b->n_op - keep) * sizeof *b->op);
+    if (b->n_op) memmove(b->op, b->op + keep, (b->n_op - keep) * sizeof *b->op);
     b->n_op -= keep;
 }
 

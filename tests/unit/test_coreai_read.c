@@ -176,6 +176,12 @@ static void test_damage(void **state) {
     }
 }
 
+#ifdef MILLET_HOSTILE
+#define STEP 5 /* each read takes long there */
+#else
+#define STEP 1
+#endif
+
 /* The same of composites: declarations that are half right, in graphs that carry everything. */
 static void test_damaged_composites(void **state) {
     (void)state;
@@ -189,7 +195,7 @@ static void test_damaged_composites(void **state) {
         if (!x) fail_msg("%s", e.msg);
         uint8_t *copy = malloc(x->code.size);
         memcpy(copy, x->code.data, x->code.size);
-        for (size_t i = 0; i < x->code.size; i++) {
+        for (size_t i = 0; i < x->code.size; i += STEP) {
             copy[i] ^= (uint8_t)(1 << i % 8);
             try_program(copy, x->code.size, i);
             copy[i] = x->code.data[i];
