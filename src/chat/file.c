@@ -100,6 +100,7 @@ bool talk_load(talk *t, const char *path, bool *reread, err *e) {
     }
     if (ok) take_messages(t, j);
     if (ok && !*reread) take_fed(t, j);
+    if (ok) t->replies = 0;
     arena_free(a);
     str_free(&note);
     str_free(&again);

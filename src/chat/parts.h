@@ -2,6 +2,7 @@
 #ifndef CHAT_PARTS_H
 #define CHAT_PARTS_H
 #include "chat/talk.h"
+#include <stdint.h>
 
 struct talk {
     const lm *m;
@@ -15,8 +16,11 @@ struct talk {
     /* what was fed last, as text and ids: a prompt that begins with the text begins with the ids */
     str fed_text;
     token_list fed;
-    uint64_t replies; /* begun: each has a seed of its own */
+    uint64_t replies; /* that stayed, since the seed was set: each has a seed of its own */
+    size_t size;      /* tokens of prompt and reply, where no message changed since; else UNMEASURED */
 };
+
+#define UNMEASURED SIZE_MAX
 
 /* A prompt in the making. Zero-initialise, free with talk_prompt_free(). */
 typedef struct {
@@ -29,6 +33,8 @@ typedef struct {
 /* Of the messages and a question (NULL: none). */
 bool talk_make_prompt(const talk *t, const char *question, size_t n, talk_prompt *p, err *e);
 void talk_prompt_free(talk_prompt *p);
+/* Tokens that the messages make. */
+size_t talk_measure(const talk *t);
 void talk_message_free(talk_message *m);
 void talk_clear(talk *t);  /* all messages */
 void talk_forget(talk *t); /* which text belongs to what was fed */

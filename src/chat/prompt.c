@@ -30,15 +30,20 @@ void talk_write_messages(const talk *t, str *out) {
     str_free(&b);
 }
 
-static bool render(const talk *t, str *messages, chat_prompt *p, err *e) {
+/* reply: with the beginning of a reply behind the messages. */
+static bool render_as(const talk *t, str *messages, bool reply, chat_prompt *p, err *e) {
     const chat_options o = {
-        .generation = true, .thinking = t->o.thinking, .keep_thinking = t->o.keep_thinking};
+        .generation = reply, .thinking = t->o.thinking, .keep_thinking = t->o.keep_thinking};
     arena *a = arena_new();
     str_addc(messages, ']');
     const json *j = json_parse(a, "messages", messages->s, messages->len, e);
     bool ok = j && chat_render(t->chat, j, &o, p, e);
     arena_free(a);
     return ok;
+}
+
+static bool render(const talk *t, str *messages, chat_prompt *p, err *e) {
+    return render_as(t, messages, true, p, e);
 }
 
 /* The ids of what stands behind the first `from` bytes, where a part of the template begins. */
@@ -119,6 +124,23 @@ bool talk_make_prompt(const talk *t, const char *question, size_t n, talk_prompt
               find_first(t, p, e);
     str_free(&b);
     return ok;
+}
+
+size_t talk_measure(const talk *t) {
+    str b = {0};
+    talk_prompt p = {0};
+    err none = {0};
+    size_t tokens;
+    if (t->n > (t->n && t->message[0].role == TALK_SYSTEM)) {
+        add_messages(t, &b);
+        bool ok = render_as(t, &b, false, &p.p, &none) && encode(t, &p.p, &p.ids, &none);
+        tokens = ok ? p.ids.n : 0;
+    } else { /* a template may refuse what has no question */
+        tokens = talk_make_prompt(t, "y", 1, &p, &none) ? p.first : 0;
+    }
+    talk_prompt_free(&p);
+    str_free(&b);
+    return tokens;
 }
 
 void talk_prompt_free(talk_prompt *p) {

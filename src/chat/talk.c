@@ -28,7 +28,7 @@ talk *talk_open(const lm *m, const talk_options *o, err *e) {
         return NULL;
     }
     talk *t = mem_alloc(sizeof *t);
-    *t = (talk){.m = m, .o = *o};
+    *t = (talk){.m = m, .o = *o, .size = UNMEASURED};
     t->o.template_name = NULL;
     t->chat = chat_open(m->text_path, o->template_name, e);
     t->prefix = t->chat ? prefix_new(m, o->budget, e) : NULL;
@@ -65,6 +65,15 @@ size_t talk_position(const talk *t) {
     return (size_t)decoder_position(t->d);
 }
 
+size_t talk_size(const talk *t) {
+    return t->size == UNMEASURED ? talk_measure(t) : t->size;
+}
+
+void talk_seed(talk *t, uint64_t seed) {
+    t->o.sampling.seed = seed;
+    t->replies = 0;
+}
+
 prefix_figures talk_prefixes(const talk *t) {
     return prefix_figures_of(t->prefix);
 }
@@ -79,6 +88,7 @@ void talk_message_free(talk_message *m) {
 
 void talk_clear(talk *t) {
     while (t->n) talk_message_free(&t->message[--t->n]);
+    t->size = UNMEASURED;
 }
 
 void talk_forget(talk *t) {
@@ -96,6 +106,7 @@ const talk_message *talk_at(const talk *t, size_t i) {
 
 static void remove_at(talk *t, size_t i) {
     talk_message_free(&t->message[i]);
+    t->size = UNMEASURED;
     memmove(t->message + i, t->message + i + 1, (--t->n - i) * sizeof *t->message);
 }
 
@@ -106,6 +117,7 @@ static talk_message *insert_at(talk *t, size_t i, talk_role role) {
     }
     memmove(t->message + i + 1, t->message + i, (t->n++ - i) * sizeof *t->message);
     t->message[i] = (talk_message){.role = role};
+    t->size = UNMEASURED;
     return &t->message[i];
 }
 
@@ -131,6 +143,7 @@ void talk_system(talk *t, const char *text) {
 
 void talk_reset(talk *t) {
     while (t->n > has_system(t)) remove_at(t, t->n - 1);
+    t->replies = 0;
 }
 
 bool talk_undo(talk *t, str *question) {

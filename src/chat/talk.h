@@ -45,6 +45,9 @@ typedef struct talk talk;
 talk *talk_open(const lm *m, const talk_options *o, err *e);
 void talk_close(talk *t);
 talk_options *talk_options_of(talk *t); /* may be changed between turns; mode, template, budget: no more */
+/* From here on each reply that stays is drawn with the next of the seed's seeds (sampler_seed_of()), the
+ * first with the seed itself: the same seed, messages and options give the same replies. */
+void talk_seed(talk *t, uint64_t seed);
 const chat_template *talk_template(const talk *t);
 const lm *talk_lm(const talk *t);
 
@@ -55,7 +58,8 @@ const talk_message *talk_at(const talk *t, size_t i);
 /* The first message, if it is the system's, is replaced; NULL removes it. */
 void talk_system(talk *t, const char *text);
 const char *talk_system_text(const talk *t); /* NULL: none */
-void talk_reset(talk *t);                    /* all but the system message */
+/* Removes all but the system message; seeds begin anew, as with talk_seed(). */
+void talk_reset(talk *t);
 /* Takes the last question and its reply back. False: there is none. *question (may be NULL): appended to. */
 bool talk_undo(talk *t, str *question);
 /* Drops the oldest questions with their replies until the prompt that the question makes leaves a quarter of
@@ -82,8 +86,9 @@ const char *talk_end_text(talk_end end); /* "the context is full", ... */
 
 typedef struct {
     talk_end end;
-    size_t prompt, reused, written; /* tokens */
-    size_t moved;                   /* where the prompt parted from what had been fed; 0: it didn't */
+    size_t prompt, reused, fed,
+        written;  /* tokens; reused + fed < prompt where it was stopped before a reply */
+    size_t moved; /* where the prompt parted from what had been fed; 0: it didn't */
     double prompt_seconds, decode_seconds;
 } talk_turn;
 
@@ -109,7 +114,11 @@ size_t talk_most(const talk *t);
  * next call. Nothing is added to the messages. w: who may stop it (ERR_CANCELLED); NULL: nobody. */
 bool talk_scores(talk *t, const char *question, size_t n, const char *begin, const talk_watch *w,
                  decoder_row *row, err *e);
-/* Tokens fed: what the next turn may go on from. */
+/* Tokens of the context that the conversation takes: prompt and reply of the last turn, or, where messages
+ * changed since, what they make. */
+size_t talk_size(const talk *t);
+/* Tokens fed: what the next turn may go on from. After a stop that may be less, or parts of a question that
+ * was taken back. */
 size_t talk_position(const talk *t);
 prefix_figures talk_prefixes(const talk *t);
 
@@ -118,6 +127,6 @@ prefix_figures talk_prefixes(const talk *t);
 /* Messages, options and states in one file. */
 bool talk_save(talk *t, const char *path, err *e);
 /* In place of what there is, which stays on an error. Where the file was written with another artifact the
- * messages are taken and *reread is set: the next turn feeds them. */
+ * messages are taken and *reread is set: the next turn feeds them. Seeds begin anew, as with talk_seed(). */
 bool talk_load(talk *t, const char *path, bool *reread, err *e);
 #endif

@@ -72,6 +72,7 @@ static void report(talk_turn *turn, const generate_result *r) {
     const prefix_place *at = &r->place;
     turn->prompt = r->prompt_tokens;
     turn->reused = r->reused_tokens;
+    turn->fed = r->fed_tokens;
     turn->written = r->n_ids;
     turn->moved = at->same < at->had ? at->same : 0;
     turn->prompt_seconds = r->prompt_seconds;
@@ -108,7 +109,7 @@ static bool speak(talk *t, const talk_prompt *p, speech *s, talk_turn *turn, err
                           .keep = keep,
                           .n_keep = 3};
     generate_result r = {0};
-    o.sampling.seed += t->replies++;
+    o.sampling.seed = sampler_seed_of(o.sampling.seed, t->replies);
     o.constraint = hold(t, p->p.thinking, e);
     if (e->code) return false;
     s->split = reply_new(&(reply_options){.thinking = p->p.thinking, .may_think = chat_can_think(t->chat)},
@@ -125,16 +126,21 @@ static bool speak(talk *t, const talk_prompt *p, speech *s, talk_turn *turn, err
     return ok;
 }
 
+/* Question and reply become messages. */
+static void keep(talk *t, const char *question, size_t n, const speech *s, const talk_turn *turn) {
+    talk_add(t, TALK_USER, question, n, NULL, 0);
+    talk_add(t, TALK_ASSISTANT, str_get(&s->content), s->content.len, str_get(&s->reasoning),
+             s->reasoning.len);
+    t->replies++;
+    t->size = turn->prompt + turn->written - (turn->written > 0); /* the last token is not fed */
+}
+
 bool talk_ask(talk *t, const char *question, size_t n, const talk_watch *w, talk_turn *turn, err *e) {
     talk_prompt p = {0};
     speech s = {.t = t, .w = w};
     *turn = (talk_turn){0};
     bool ok = talk_make_prompt(t, question, n, &p, e) && check_room(t, &p, e) && speak(t, &p, &s, turn, e);
-    if (ok && (turn->end != TALK_STOPPED || s.content.len || s.reasoning.len)) {
-        talk_add(t, TALK_USER, question, n, NULL, 0);
-        talk_add(t, TALK_ASSISTANT, str_get(&s.content), s.content.len, str_get(&s.reasoning),
-                 s.reasoning.len);
-    }
+    if (ok && (turn->end != TALK_STOPPED || s.content.len || s.reasoning.len)) keep(t, question, n, &s, turn);
     str_free(&s.content);
     str_free(&s.reasoning);
     talk_prompt_free(&p);

@@ -1,6 +1,8 @@
 #include "cli/chat_command.h"
 #include "base/num.h"
+#include "cli/options.h"
 #include "cli/output.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,8 +43,8 @@ static chat_action do_system(chat_session *s, const char *rest) {
 enum { EXTENT = 80 };
 
 /* "3 messages, 41 tokens" */
-static const char *extent(const chat_session *s, size_t tokens, char text[EXTENT]) {
-    size_t n = talk_count(s->t);
+static const char *extent(const chat_session *s, char text[EXTENT]) {
+    size_t n = talk_count(s->t), tokens = talk_size(s->t);
     snprintf(text, EXTENT, "%zu message%s, %zu token%s", n, str_plural(n), tokens, str_plural(tokens));
     return text;
 }
@@ -52,7 +54,7 @@ static chat_action do_save(chat_session *s, const char *rest) {
     char text[EXTENT];
     if (!*rest) return fail(s, "/save FILE: a file name is missing");
     if (!talk_save(s->t, rest, &e)) return fail(s, "%s", e.msg);
-    chat_view_note(&s->view, "saved to %s: %s", rest, extent(s, talk_position(s->t), text));
+    chat_view_note(&s->view, "saved to %s: %s", rest, extent(s, text));
     return CHAT_DONE;
 }
 
@@ -63,8 +65,7 @@ static chat_action do_load(chat_session *s, const char *rest) {
     if (!*rest) return fail(s, "/load FILE: a file name is missing");
     if (!talk_load(s->t, rest, &reread, &e)) return fail(s, "%s", e.msg);
     s->last = (talk_turn){0};
-    chat_view_note(&s->view, "loaded %s: %s%s", rest, extent(s, reread ? 0 : talk_position(s->t), text),
-                   reread ? "; it was saved with another artifact, so the next turn reads it again" : "");
+    chat_view_note(&s->view, "loaded %s: %s%s", rest, extent(s, text), reread ? CHAT_REREAD : "");
     return CHAT_DONE;
 }
 
@@ -123,7 +124,7 @@ static chat_action do_think(chat_session *s, const char *rest) {
 /* What /set takes. One of the pointers says where it is kept. */
 typedef struct {
     const char *name;
-    double low, high;
+    double low, high; /* as the option's */
     float *real;
     int64_t *whole; /* below 0: no bound */
     uint64_t *seed;
@@ -133,20 +134,30 @@ typedef struct {
 
 enum { N_SETTINGS = 9 };
 
+/* The range of the command's option of that name. */
+static void set_range(setting *s) {
+    const cli_option *o = cli_options;
+    while (o->name && (o->command != cli_command_find("chat") || strcmp(o->name, s->name) != 0)) o++;
+    assert(o->name);
+    s->low = s->open ? 0 : o->low;
+    s->high = o->high;
+}
+
 static void settings_of(chat_session *s, setting list[N_SETTINGS]) {
     talk_options *o = talk_options_of(s->t);
     sampler_options *p = &o->sampling;
     const setting all[N_SETTINGS] = {
-        {"temperature", 0, 100, .real = &p->temperature, .zero = "the most likely token is taken"},
-        {"top-k", 0, 1048576, .whole = &p->top_k, .sampling = true, .zero = "all"},
-        {"top-p", 0, 1, .real = &p->top_p, .sampling = true},
-        {"min-p", 0, 1, .real = &p->min_p, .sampling = true},
-        {"repetition-penalty", 0.01, 100, .real = &p->repetition_penalty},
-        {"presence-penalty", -100, 100, .real = &p->presence_penalty},
-        {"frequency-penalty", -100, 100, .real = &p->frequency_penalty},
-        {"seed", 0, 9007199254740992, .seed = &p->seed, .sampling = true},
-        {"max-new-tokens", 0, 1048576, .whole = &o->max_new, .open = true}};
+        {"temperature", .real = &p->temperature, .zero = "the most likely token is taken"},
+        {"top-k", .whole = &p->top_k, .sampling = true, .zero = "all"},
+        {"top-p", .real = &p->top_p, .sampling = true},
+        {"min-p", .real = &p->min_p, .sampling = true},
+        {"repetition-penalty", .real = &p->repetition_penalty},
+        {"presence-penalty", .real = &p->presence_penalty},
+        {"frequency-penalty", .real = &p->frequency_penalty},
+        {"seed", .seed = &p->seed, .sampling = true},
+        {"max-new-tokens", .whole = &o->max_new, .open = true}};
     memcpy(list, all, sizeof all);
+    for (size_t i = 0; i < N_SETTINGS; i++) set_range(&list[i]);
 }
 
 /* "temperature 0.7" */
@@ -176,14 +187,14 @@ static void show_settings(chat_session *s) {
     str_free(&text);
 }
 
-static bool change(const setting *o, const char *value) {
+static bool change(chat_session *s, const setting *o, const char *value) {
     double x = 0;
     int64_t n = 0;
     bool ok = o->real ? str_to_double(value, &x) : str_to_int64(value, &n);
     if (!o->real) x = (double)n;
     if (!ok || !(x >= o->low && x <= o->high)) return false;
     if (o->real) *o->real = (float)x;
-    if (o->seed) *o->seed = (uint64_t)n;
+    if (o->seed) talk_seed(s->t, (uint64_t)n);
     if (o->whole) *o->whole = !n && o->open ? -1 : n;
     return true;
 }
@@ -216,7 +227,7 @@ static chat_action do_set(chat_session *s, const char *rest) {
         const setting *o = &list[i];
         if (strcmp(o->name, name) != 0) continue;
         if (n == 1) return confirm(s, o), CHAT_DONE;
-        if (n == 2 && change(o, value)) return confirm(s, o), CHAT_DONE;
+        if (n == 2 && change(s, o, value)) return confirm(s, o), CHAT_DONE;
         return fail(s, "/set %s takes a %s from %.17g to %.17g, not '%s'", name,
                     o->real ? "number" : "whole number", o->low, o->high,
                     rest + strcspn(rest, " \t") + strspn(rest + strcspn(rest, " \t"), " \t"));
@@ -234,9 +245,12 @@ static void show_turn(const chat_session *s) {
     const talk_turn *l = &s->last;
     const chat_view *v = &s->view;
     if (!l->prompt) return;
-    chat_view_note(v, "last prompt    %zu token%s: %zu reused, %zu fed in %.2f s (%.1f tokens/s)", l->prompt,
-                   str_plural(l->prompt), l->reused, l->prompt - l->reused, l->prompt_seconds,
-                   rate(l->prompt - l->reused, l->prompt_seconds));
+    char left[60] = "";
+    if (l->reused + l->fed < l->prompt)
+        snprintf(left, sizeof left, "; stopped there, %zu left", l->prompt - l->reused - l->fed);
+    chat_view_note(v, "last prompt    %zu token%s: %zu reused, %zu fed in %.2f s (%.1f tokens/s)%s",
+                   l->prompt, str_plural(l->prompt), l->reused, l->fed, l->prompt_seconds,
+                   rate(l->fed, l->prompt_seconds), left);
     if (l->moved) chat_view_note(v, "               it parted from what had been fed at token %zu", l->moved);
     chat_view_note(v, "last reply     %zu token%s in %.2f s (%.1f tokens/s): %s", l->written,
                    str_plural(l->written), l->decode_seconds,
@@ -247,7 +261,7 @@ static chat_action do_stats(chat_session *s, const char *rest) {
     const chat_view *v = &s->view;
     prefix_figures f = talk_prefixes(s->t);
     (void)rest;
-    chat_view_note(v, "context        %zu of %" PRId64 " tokens, %zu message%s", talk_position(s->t),
+    chat_view_note(v, "context        %zu of %" PRId64 " tokens, %zu message%s", talk_size(s->t),
                    talk_lm(s->t)->form.context, talk_count(s->t), str_plural(talk_count(s->t)));
     show_turn(s);
     chat_view_note(v,

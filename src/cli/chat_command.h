@@ -21,6 +21,8 @@ typedef enum {
     CHAT_QUIT
 } chat_action;
 
+#define CHAT_REREAD "; it was saved with another artifact, so the next turn reads it again"
+
 /* text: a line, or several; "//" begins a message with a slash: text is changed then. */
 chat_action chat_command(chat_session *s, str *text);
 #endif

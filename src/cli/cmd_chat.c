@@ -80,7 +80,7 @@ static void after_turn(chat_session *s, const talk_turn *turn) {
                        "/reset begins anew");
     else if (turn->end != TALK_END)
         chat_view_note(&s->view, "(%s)", talk_end_text(turn->end));
-    chat_view_cost(&s->view, turn, talk_position(s->t), (size_t)talk_lm(s->t)->form.context);
+    chat_view_cost(&s->view, turn, talk_size(s->t), (size_t)talk_lm(s->t)->form.context);
 }
 
 /* A question and its reply; again: the last one. */
@@ -141,7 +141,7 @@ static void converse(chat_session *s, const cli_args *a) {
         on = on && cli_flush() && !console_terminated();
         if (s->failed && !line_is_terminal(s->in)) break; /* a script's next line counts on this one */
     }
-    if (line_is_terminal(s->in)) cli_printf("\n");
+    line_leave(s->in);
     str_free(&text);
 }
 
@@ -156,9 +156,11 @@ static void greet(const chat_session *s, const lm *m) {
 }
 
 static bool begin(chat_session *s, const cli_args *a, err *e) {
-    bool reread;
+    bool reread = false;
     str system = {0};
-    if (cli_given(a, "load") && !talk_load(s->t, cli_text(a, "load"), &reread, e)) return false;
+    const char *from = cli_text(a, "load");
+    if (from && !talk_load(s->t, from, &reread, e)) return false;
+    if (from && reread) chat_view_note(&s->view, "loaded %s" CHAT_REREAD, from);
     if (cli_given(a, "system")) talk_system(s->t, cli_text(a, "system"));
     if (cli_given(a, "system-file")) {
         if (!cli_read_text(&system, cli_text(a, "system-file"), e)) return false;
@@ -186,6 +188,7 @@ int cmd_chat(const cli_args *a) {
     s.load_seconds = clock_seconds() - start;
     if (ok) greet(&s, m);
     if (ok) converse(&s, a);
+    bool script = !line_is_terminal(s.in);
     talk_close(s.t);
     grammar_free(o.form);
     grammar_free(o.form_behind);
@@ -193,5 +196,5 @@ int cmd_chat(const cli_args *a) {
     line_close(s.in);
     if (console_terminated()) return 128 + console_terminated();
     if (!ok) return cli_fail(&e);
-    return s.failed && !s.view.terminal ? CLI_FAILED : CLI_OK;
+    return s.failed && script ? CLI_FAILED : CLI_OK;
 }

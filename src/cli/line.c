@@ -23,6 +23,7 @@
 
 struct line_reader {
     bool typed;     /* standard input and output are a terminal */
+    FILE *prompts;  /* NULL: nobody types */
     bool bracketed; /* it marks what is pasted */
     EditLine *el;   /* NULL: lines are read as they come */
     History *history;
@@ -170,7 +171,8 @@ line_reader *line_open(const char *history_file) {
     /* characters; numbers stay as they are everywhere */
     const char *name = setlocale(LC_CTYPE, "");
     if (!name || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
-    console_open(r->typed);
+    if (isatty(0)) r->prompts = isatty(1) ? stdout : isatty(2) ? stderr : NULL;
+    console_open(r->prompts != NULL);
     if (r->typed && !plain_terminal()) open_editor(r);
     console_hush(r->el);
     return r;
@@ -186,7 +188,17 @@ void line_close(line_reader *r) {
 }
 
 bool line_is_terminal(const line_reader *r) {
-    return r->typed;
+    return r->prompts != NULL;
+}
+
+static void show(const line_reader *r, const char *text) {
+    if (!r->prompts) return;
+    fputs(text, r->prompts);
+    fflush(r->prompts);
+}
+
+void line_leave(line_reader *r) {
+    show(r, "\n");
 }
 
 /* ---- reading ---- */
@@ -194,10 +206,7 @@ bool line_is_terminal(const line_reader *r) {
 static line_status after_failure(const line_reader *r) {
     if (console_terminated()) return LINE_TERMINATED;
     if (!console_interrupted()) return LINE_END;
-    if (r->typed) {
-        fputs("^C\n", stdout);
-        fflush(stdout);
-    }
+    show(r, r->el ? "^C\n" : "\n"); /* without the editor the terminal has shown it */
     return LINE_INTERRUPT;
 }
 
@@ -227,10 +236,7 @@ static line_status edited(line_reader *r, str *text) {
 }
 
 static line_status unedited(line_reader *r, str *text) {
-    if (r->typed) {
-        fputs(r->prompt, stdout);
-        fflush(stdout);
-    }
+    show(r, r->prompt);
     size_t before = text->len;
     int c;
     while ((c = getc(stdin)) != EOF && c != '\n' && text->len < LONGEST) str_addc(text, (char)c);
@@ -315,6 +321,6 @@ line_status line_read(line_reader *r, const char *prompt, const char *more, cons
 
 line_status line_ask(line_reader *r, const char *question, str *text) {
     str_clear(text);
-    if (r->typed) console_forget();
+    if (r->prompts) console_forget();
     return one_line(r, question, NULL, text);
 }

@@ -23,8 +23,10 @@ typedef enum {
  * signals (cli/console.h); what is typed while no line is read isn't shown, and is read by the next one. */
 line_reader *line_open(const char *history);
 void line_close(line_reader *r);
-/* Someone types: prompts are shown. */
+/* Someone types, and sees prompts: on standard output, or, where that isn't a terminal, on standard error. */
 bool line_is_terminal(const line_reader *r);
+/* Behind the last line: what comes next in the terminal begins a line. */
+void line_leave(line_reader *r);
 /* Replaces text, without the newline at its end. prompt, and the one of further lines; plain text, shown with
  * the escape sequences `style` around it (NULL: none). Not UTF-8: LINE_TEXT with what is well-formed replaced
  * by U+FFFD. */

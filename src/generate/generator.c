@@ -104,11 +104,13 @@ static bool decode(generation *g, const int32_t *prompt, size_t n, size_t most, 
     const generate_options *o = g->o;
     decoder_row row;
     double start = clock_seconds();
-    if (!prefix_feed_rest(o->prefix, g->d, prompt, n, g->r->reused_tokens, o->keep, o->n_keep, &g->hooks,
-                          &row, e))
-        return false;
+    bool read = prefix_feed_rest(o->prefix, g->d, prompt, n, g->r->reused_tokens, o->keep, o->n_keep,
+                                 &g->hooks, &row, e);
     double begin = clock_seconds();
     g->r->prompt_seconds = begin - start;
+    size_t stands = (size_t)decoder_sound(g->d);
+    if (stands > g->r->reused_tokens) g->r->fed_tokens = stands - g->r->reused_tokens;
+    if (!read) return false;
     g->r->finish = GENERATE_LENGTH;
     bool ok = true;
     int32_t id;

@@ -43,9 +43,10 @@ typedef struct {
     str text; /* all of it; empty without a tokenizer */
     size_t prompt_tokens;
     size_t reused_tokens; /* of them: fed before */
+    size_t fed_tokens;    /* of them: fed now; the rest, unless the generation was stopped in front of it */
     prefix_place place;   /* the same in full */
     generate_finish finish;
-    double prompt_seconds; /* until the scores behind the prompt were there */
+    double prompt_seconds; /* until the scores behind the prompt were there, or it was stopped */
     double decode_seconds; /* for the n_ids - 1 calls that followed */
 } generate_result;
 

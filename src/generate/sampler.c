@@ -37,13 +37,20 @@ static uint64_t rotate(uint64_t x, int k) {
     return x << k | x >> (64 - k);
 }
 
+/* The k-th number, from 1, of splitmix64 (Steele, Lea and Flood 2014). */
+static uint64_t split_mix(uint64_t seed, uint64_t k) {
+    uint64_t z = seed + k * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
 void sampler_seed(sampler_random *r, uint64_t seed) {
-    for (int i = 0; i < 4; i++) { /* splitmix64 */
-        uint64_t z = seed += 0x9E3779B97F4A7C15u;
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-        r->s[i] = z ^ z >> 31;
-    }
+    for (uint64_t i = 0; i < 4; i++) r->s[i] = split_mix(seed, i + 1);
+}
+
+uint64_t sampler_seed_of(uint64_t seed, uint64_t k) {
+    return k ? split_mix(seed, k) : seed;
 }
 
 uint64_t sampler_next(sampler_random *r) {

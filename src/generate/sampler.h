@@ -78,6 +78,9 @@ typedef struct {
     uint64_t s[4];
 } sampler_random;
 void sampler_seed(sampler_random *r, uint64_t seed);
+/* The seed of the k-th of several texts of one seed; of the first (k = 0) the seed itself. Neighbouring seeds
+ * have none in common. */
+uint64_t sampler_seed_of(uint64_t seed, uint64_t k);
 uint64_t sampler_next(sampler_random *r);
 
 /* Ids that end a generation. Zero-initialise, free with stop_set_free(). */

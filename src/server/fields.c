@@ -93,6 +93,8 @@ static bool take_n(fields *f, const json *v, api_error *e) {
 bool fields_max_new(fields *f, const json *v, api_error *e) {
     return fields_int(f->name, v, f->r->chat ? 1 : 0, INT32_MAX, &f->r->max_new, e);
 }
+/* Temperature and the two penalties have OpenAI's ranges, which clients count on, not those of the command
+ * line. */
 static bool take_temperature(fields *f, const json *v, api_error *e) {
     return fields_number(f->name, v, 0, 2, &f->r->sampling.temperature, e);
 }

@@ -71,6 +71,13 @@ expect 1 'No such file' "$millet" chat "$demo" --load "$work/none"
 cp -r "$demo" "$work/plain" && rm -r "$work/plain/Tokenizer"
 expect 1 'needs a tokenizer' "$millet" chat "$work/plain"
 
+# The same seed, conversation and options give the same replies, a retry another one.
+story='Tell me a story.'
+talk "/set temperature 1.5\n/set seed 5\n$story\n/retry\n/reset\n$story\n/retry\n/reset\n/set seed 5\n$story\n/retry\n" -n 12 || fail "seeds: $(cat "$work/err")"
+for i in 1 2 3; do sed -n "$((2 * i - 1)),$((2 * i))p" "$work/out" >"$work/seed$i"; done
+cmp -s "$work/seed1" "$work/seed2" && cmp -s "$work/seed1" "$work/seed3" && [ "$(sort -u "$work/out" | wc -l)" = 2 ] || fail "seeds: $(cat "$work/out")"
+talk '/set temperature 101\n'; grep -q 'takes a number from 0 to 100, not .101' "$work/err" || fail "a range: $(cat "$work/err")"
+
 # A conversation goes on where it was, without being read again.
 talk "$france\nTell me a story.\n/save $work/kept\n" --template chatml || fail "save: $(cat "$work/err")"
 talk "/load $work/kept\nWhat then?\n/stats\n" --template chatml || fail "load: $(cat "$work/err")"
@@ -88,6 +95,8 @@ grep -q 'is no saved conversation' "$work/err" && [ "$(cat "$work/notes")" = 'my
 
 # The context: a clear message, or the oldest turns go.
 "$millet" convert "$MILLET_SOURCE/models/tiny-qwen3.5" -o "$work/short" --context 128 --quiet || fail convert
+"$millet" chat "$work/short" "${greedy[@]}" --template chatml --drop-oldest --load "$work/kept" <<<'What then?' >"$work/out" 2>"$work/err"
+[ -s "$work/out" ] && grep -q 'saved with another artifact, so the next turn reads it again' "$work/err" || fail "--load of another artifact's: $(cat "$work/err")"
 many=$(for i in 1 2 3 4 5 6 7 8; do echo "$france"; done)
 "$millet" chat "$work/short" "${greedy[@]}" <<<"$many" >"$work/out" 2>"$work/err" && fail 'a full context is no failure in a pipe'
 grep -q 'the context is full' "$work/err" || fail "full: $(cat "$work/err")"
@@ -279,6 +288,20 @@ await 'Ctrl-C again' 'Ctrl-C, dumb'
 ready
 keys C-d
 ends_well 0
+
+# Replies go to a file: prompt and remarks are seen all the same.
+begin '' -n 200 ">$work/file"
+keys "$france" Enter
+ready
+keys '/nonsense' Enter
+await 'is no command' 'a remark'
+ready
+keys C-c
+await 'Ctrl-C again' 'Ctrl-C'
+ready
+keys C-d
+ends_well 0
+[ "$(cat "$work/file")" = 'The capital of France is Paris.' ] || fail "a file: $(cat "$work/file")"
 
 # A full context asks.
 demo=$work/short begin '' -n 200

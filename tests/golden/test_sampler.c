@@ -183,6 +183,9 @@ static void test_generator(void **state) {
         assert_true(sampler_next(&r) == expected[i]);
     sampler_seed(&r, 0);
     assert_true(r.s[0] == 0xE220A8397B1DCDAFu && r.s[1] == 0x6E789E6AA1B965F4u);
+    /* those are splitmix64's first numbers from 0 */
+    assert_true(sampler_seed_of(0, 1) == 0xE220A8397B1DCDAFu && sampler_seed_of(0, 2) == 0x6E789E6AA1B965F4u);
+    assert_true(sampler_seed_of(7, 0) == 7 && sampler_seed_of(0, 0) == 0);
 }
 
 /* Against the C library, whose error is below 1 unit in the last place. */

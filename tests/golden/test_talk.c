@@ -221,6 +221,89 @@ static void test_stops(void **s) {
     lm_close(m);
 }
 
+static bool count_down(void *ctx) {
+    int *calls = ctx;
+    return (*calls)-- > 0;
+}
+
+/* A prompt that is stopped within: what was fed, and what the conversation takes, is said as it is. */
+static void test_stopped_prompt(void **s) {
+    (void)s;
+    lm *m = open_model(own_model(), 512);
+    talk_options o = greedy();
+    o.template_name = "chatml";
+    talk *t = open_talk(m, o);
+    err e = {0};
+    talk_turn turn;
+    char question[400] = "";
+    assert_int_equal(talk_size(t), 0);
+    talk_turn first = ask(t, questions[0], NULL);
+    assert_int_equal(first.end, TALK_END);
+    assert_int_equal(first.fed, first.prompt);
+    size_t size = talk_size(t);
+    assert_int_equal(size, first.prompt + first.written - 1); /* the end token is not fed */
+    for (int i = 0; i < 60; i++) strcat(question, "snail ");
+    talk_ask(t, questions[1], strlen(questions[1]), NULL, &turn, &e);
+    assert_true(talk_undo(t, NULL));
+    size_t alone = talk_size(t);
+    assert_int_equal(alone, size + 2); /* and a newline */
+    int calls = 2;
+    const talk_watch w = {.keep_going = count_down, .ctx = &calls};
+    assert_true(talk_ask(t, question, strlen(question), &w, &turn, &e));
+    assert_int_equal(turn.end, TALK_STOPPED);
+    assert_int_equal(turn.written, 0);
+    assert_true(turn.fed > 0 && turn.reused + turn.fed < turn.prompt && turn.prompt_seconds > 0);
+    assert_int_equal(turn.reused + turn.fed, talk_position(t));
+    assert_int_equal(talk_size(t), alone);
+    talk_reset(t);
+    assert_int_equal(talk_size(t), 0);
+    talk_system(t, "Be brief.");
+    size_t system = talk_size(t);
+    assert_true(system > 3 && system < 20);
+    talk_close(t);
+    lm_close(m);
+}
+
+/* Asks and has the reply once more. */
+static void two_replies(talk *t, char *reply[2]) {
+    err e = {0};
+    talk_turn turn;
+    ask(t, questions[1], NULL);
+    reply[0] = strdup(last(t));
+    /* what leaves no message takes no seed */
+    const talk_watch w = {.keep_going = never};
+    assert_true(talk_ask(t, "x", 1, &w, &turn, &e));
+    assert_true(talk_again(t, NULL, &turn, &e));
+    reply[1] = strdup(last(t));
+}
+
+static void test_seeds(void **s) {
+    (void)s;
+    lm *m = open_model(own_model(), 512);
+    talk_options o = greedy();
+    o.mode = RT_STRICT;
+    o.sampling.temperature = 1.5f;
+    o.sampling.seed = 7;
+    o.max_new = 12;
+    talk *t = open_talk(m, o);
+    char *reply[4][2];
+    for (int i = 0; i < 4; i++) { /* as opened; after a reset; another seed; the first again */
+        if (i) talk_reset(t);
+        if (i > 1) talk_seed(t, i == 2 ? 8 : 7);
+        two_replies(t, reply[i]);
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_string_equal(reply[1][k], reply[0][k]);
+        assert_string_equal(reply[3][k], reply[0][k]);
+    }
+    assert_string_not_equal(reply[0][0], reply[0][1]);
+    assert_string_not_equal(reply[2][0], reply[0][1]); /* neighbouring seeds have nothing in common */
+    assert_string_not_equal(reply[2][0], reply[0][0]);
+    for (int i = 0; i < 8; i++) free(reply[i / 2][i % 2]);
+    talk_close(t);
+    lm_close(m);
+}
+
 static void test_undo(void **s) {
     (void)s;
     lm *m = open_model(own_model(), 512);
@@ -451,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_stops),        cmocka_unit_test(test_undo),
         cmocka_unit_test(test_full_context), cmocka_unit_test(test_save_and_load),
         cmocka_unit_test(test_decide),       cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_seeds),        cmocka_unit_test(test_stopped_prompt),
     };
     return cmocka_run_group_tests_name("talk", tests, make_work_dir, remove_work_dir);
 }
