@@ -19,6 +19,7 @@ typedef struct {
     size_t packages, files, statements; /* that were looked at */
     uint64_t bytes;                     /* of the files */
     bool signature;                     /* it was made anew */
+    bool tokenizer_unstated;            /* a bundle that says nothing about its tokenizer's files */
 } check_manifest;
 
 /* Verifies the artifact directory dir; everything in r lives in a. source (may be NULL): the checkpoint,

@@ -1,5 +1,5 @@
-/* metadata.json of a Core AI bundle, against its asset and tokenizer. It states no digests; the asset has its
- * own, main.hash. */
+/* metadata.json of a Core AI bundle, against its asset and tokenizer. The asset has a digest of its own,
+ * main.hash; those of tokenizer files stand in bundles that millet made. */
 #include "base/file.h"
 #include "check/verify.h"
 #include "coreai/asset.h"
@@ -75,6 +75,16 @@ static void verify_ends(verify *v) {
     }
 }
 
+/* Files of the tokenizer; only bundles that millet made state them. */
+static void verify_bundle_tokenizer(verify *v) {
+    const json *t = json_get(v->j, "tokenizer_files");
+    v->r->tokenizer_unstated = !t;
+    if (!t || t->kind == JSON_NULL) return;
+    const json *path =
+        verify_member(v, verify_member(v, v->j, "tokenizer_files", JSON_OBJECT), "path", JSON_STRING);
+    if (path && verify_path(v, path->s, false)) verify_files(v, t, path->s);
+}
+
 bool verify_bundle(verify *v, err *e) {
     artifact_paths p;
     if (!artifact_locate(&p, v->a, v->dir, NULL, e)) return false;
@@ -84,5 +94,6 @@ bool verify_bundle(verify *v, err *e) {
     verify_hash(v, name);
     verify_language(v, name);
     verify_ends(v);
+    verify_bundle_tokenizer(v);
     return true;
 }

@@ -80,6 +80,10 @@ static void add_layers(const check_layers *l, str *s) {
 }
 
 static void add_steps(const check_steps *t, str *s) {
+    if (!t->steps) {
+        str_adds(s, "single steps       none were compared\n");
+        return;
+    }
     str_printf(
         s,
         "single steps       %zu of %zu agree from the reference's states (KL %.2e), %zu from its own (KL "

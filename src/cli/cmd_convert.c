@@ -136,5 +136,7 @@ int cmd_convert(const cli_args *a) {
     if (ok) print_summary(str_get(&summary), quiet);
     if (ok && !quiet) print_cost(clock_seconds() - start);
     str_free(&summary);
-    return ok ? CLI_OK : cli_fail(&e);
+    if (ok) return CLI_OK;
+    int code = cli_fail(&e);
+    return code == CLI_FAILED && e.code == ERR_USAGE ? CLI_USAGE : code;
 }

@@ -39,6 +39,38 @@ static void put(job *j, const char *s, size_t n) {
 
 /* ---- usage ---- */
 
+/* Parts "a,b" at the commas; they stay in copy. */
+static size_t split(char *copy, const char **option, size_t most) {
+    size_t n = 0;
+    for (char *s = copy; s; n++) {
+        char *comma = strchr(s, ',');
+        if (comma) *comma = 0;
+        while (*s == ' ') s++;
+        if (n < most) option[n] = s;
+        s = comma ? comma + 1 : NULL;
+    }
+    return n;
+}
+
+/* --options of decide: enough of them, each with a name of its own. */
+static int check_choice(const cli_args *a) {
+    const char *option[TASK_MAX_OPTIONS];
+    arena *mem = arena_new();
+    size_t n = split(arena_str(mem, cli_text(a, "options")), option, TASK_MAX_OPTIONS);
+    int code = CLI_OK;
+    if (n < 2 || n > TASK_MAX_OPTIONS)
+        code = cli_usage(a, "--options: %zu option%s, expected 2 to %d", n, str_plural(n), TASK_MAX_OPTIONS);
+    for (size_t i = 0; code == CLI_OK && i < n; i++) {
+        if (!*option[i]) code = cli_usage(a, "--options: option %zu is empty", i + 1);
+        for (size_t k = 0; code == CLI_OK && k < i; k++)
+            if (!strcmp(option[i], option[k]))
+                code =
+                    cli_usage(a, "--options: options %zu and %zu are both '%.60s'", k + 1, i + 1, option[i]);
+    }
+    arena_free(mem);
+    return code;
+}
+
 /* What goes with which task. */
 static int check_usage(const cli_args *a, const char *task) {
     static const struct {
@@ -64,7 +96,7 @@ static int check_usage(const cli_args *a, const char *task) {
         return cli_usage(a, "give one of --json-object and --json-schema");
     if (cli_given(a, "json-schema") && !strcmp(cli_text(a, "json-schema"), "-"))
         return cli_usage(a, "--json-schema: standard input is the text");
-    return CLI_OK;
+    return strcmp(task, "decide") ? CLI_OK : check_choice(a);
 }
 
 static bool read_options(const cli_args *a, const char *task, const lm *m, talk_options *o, err *e) {
@@ -155,19 +187,6 @@ static bool write_text(job *j, err *e) {
 
 /* ---- options ---- */
 
-/* Parts "a,b" at the commas; they stay in copy. */
-static size_t split(char *copy, const char **option, size_t most) {
-    size_t n = 0;
-    for (char *s = copy; s; n++) {
-        char *comma = strchr(s, ',');
-        if (comma) *comma = 0;
-        while (*s == ' ') s++;
-        if (n < most) option[n] = s;
-        s = comma ? comma + 1 : NULL;
-    }
-    return n;
-}
-
 static void print_choice(const job *j, const char *const *option, const double *p, size_t n, double share) {
     size_t best = 0;
     str b = {0};
@@ -198,12 +217,8 @@ static bool decide(job *j, err *e) {
     arena *a = arena_new();
     size_t n = split(arena_str(a, cli_text(j->a, "options")), option, TASK_MAX_OPTIONS);
     str question = {0};
-    bool ok = n >= 2 && n <= TASK_MAX_OPTIONS;
-    if (!ok) err_set(e, ERR_USAGE, "--options: %zu options, expected 2 to %d", n, TASK_MAX_OPTIONS);
-    for (size_t i = 0; ok && i < n; i++)
-        ok = *option[i] || err_set(e, ERR_USAGE, "--options: option %zu is empty", i + 1);
-    if (ok) task_question(&question, str_get(&j->text), j->text.len, cli_text(j->a, "question"), option, n);
-    ok = ok && task_decide(j->t, str_get(&question), question.len, n, &w, p, &share, e);
+    task_question(&question, str_get(&j->text), j->text.len, cli_text(j->a, "question"), option, n);
+    bool ok = task_decide(j->t, str_get(&question), question.len, n, &w, p, &share, e);
     if (ok) print_choice(j, option, p, n, share);
     str_free(&question);
     arena_free(a);

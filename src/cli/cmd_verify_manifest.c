@@ -45,6 +45,7 @@ static void print_text(const check_manifest *r, double seconds) {
         const check_contradiction *c = &r->bad[i];
         cli_printf("%s: %s: expected %s, found %s\n", c->file, c->what, c->expected, c->found);
     }
+    if (r->tokenizer_unstated) cli_printf("%s: states nothing about the tokenizer's files\n", r->document);
     cli_printf("%s: %zu package%s, %zu file%s of %.1f MB, %zu statement%s%s, %.1f s: ", r->document,
                r->packages, str_plural(r->packages), r->files, str_plural(r->files), (double)r->bytes / 1e6,
                r->statements, str_plural(r->statements), r->signature ? ", signature" : "", seconds);

@@ -92,8 +92,10 @@ bool job_write_bundle_metadata(job *j, err *e) {
     record_string(&s, "precision", job_precision_name(j));
     str_adds(&s, "},\"stop_ids\":");
     record_stop_ids(&s, j);
+    str_adds(&s, ",\"tokenizer_files\":");
+    bool ok = record_tokenizer(&s, j, e);
     str_adds(&s, "}\n");
-    bool ok = file_write(job_staged(j, METADATA_NAME), s.s, s.len, e);
+    ok = ok && file_write(job_staged(j, METADATA_NAME), s.s, s.len, e);
     str_free(&s);
     return ok;
 }

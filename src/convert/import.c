@@ -43,7 +43,8 @@ static bool refuse_options(const convert_options *o, err *e) {
                 {"tokenizer", o->tokenizer != NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given)
-            return err_set(e, ERR_USAGE, "%s is for checkpoints, not for programs in one of Apple's formats",
+            return err_set(e, ERR_USAGE,
+                           "--%s is for checkpoints, not for programs in one of Apple's formats",
                            rows[i].option);
     return true;
 }

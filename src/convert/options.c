@@ -19,7 +19,7 @@ static int choice(const char *option, const char *word, const char *const *list,
         }
         str_printf(&all, "%s%s", !i ? "" : list[i + 1] ? ", " : " or ", list[i]);
     }
-    err_set(e, ERR_USAGE, "%s %.50s: expected %s", option, word, str_get(&all));
+    err_set(e, ERR_USAGE, "--%s %.50s: expected %s", option, word, str_get(&all));
     str_free(&all);
     return -1;
 }
@@ -31,23 +31,24 @@ static bool read_graph_options(job *j, err *e) {
     j->coreai = CHOICE("format", o->format, 0, "coreml", "coreai") == 1;
     j->steers = j->coreai && CHOICE("steer-around", o->steer_around, 0, "ios27", "none") == 0;
     if (o->steer_around && !j->coreai && !e->code)
-        return err_set(e, ERR_USAGE, "steer-around is for format coreai");
+        return err_set(e, ERR_USAGE, "--steer-around is for --format coreai");
     int precision = CHOICE("precision", o->precision, PRECISION_MIXED, "mixed", "float16", "float32");
     int split = CHOICE("state", o->state, precision != PRECISION_FLOAT16, "fp16", "split");
     int preset = CHOICE("preset", o->preset, PRESET_CHUNKS, "chunks", "single");
     int stacked = CHOICE("kv", o->kv, 0, "split", "stacked");
     if (e->code) return false;
     if (j->coreai && precision == PRECISION_FLOAT16)
-        return err_set(e, ERR_USAGE,
-                       "precision float16 is not offered for format coreai: runtimes that add products up in "
-                       "fp16 lose the head's last bits; mixed has fp16 weights and caches");
+        return err_set(
+            e, ERR_USAGE,
+            "--precision float16 is not offered for format coreai: runtimes that add products up in "
+            "fp16 lose the head's last bits; mixed has fp16 weights and caches");
     if (j->coreai) preset = PRESET_PIPELINED, split = 0;
     if (!j->coreai && !split && precision == PRECISION_FLOAT32)
-        return err_set(e, ERR_USAGE, "state fp16 contradicts precision float32, which splits every state");
+        return err_set(e, ERR_USAGE, "--state fp16 contradicts precision float32, which splits every state");
     if (o->context < 0 || o->context > MAX_CONTEXT)
-        return err_set(e, ERR_USAGE, "context %" PRId64 ": expected 1 to %d", o->context, MAX_CONTEXT);
+        return err_set(e, ERR_USAGE, "--context %" PRId64 ": expected 1 to %d", o->context, MAX_CONTEXT);
     if (o->top_k < -1 || o->top_k > MAX_TOP_K)
-        return err_set(e, ERR_USAGE, "top-k %" PRId64 ": expected 0 to %d", o->top_k, MAX_TOP_K);
+        return err_set(e, ERR_USAGE, "--top-k %" PRId64 ": expected 0 to %d", o->top_k, MAX_TOP_K);
     j->graph_options = (models_options){
         .preset = (models_preset)preset,
         .precision = (models_precision)precision,
@@ -68,7 +69,7 @@ static bool read_prefill(job *j, err *e) {
     for (const char *p = list, *end; p; p = *end ? end + 1 : NULL) {
         end = p + strcspn(p, ",");
         if (n == MODELS_MAX_PREFILL || !str_to_int64(arena_strn(j->a, p, (size_t)(end - p)), &size[n]))
-            return err_set(e, ERR_USAGE, "prefill %.100s: expected up to %d sizes, as in 4,16,64", list,
+            return err_set(e, ERR_USAGE, "--prefill %.100s: expected up to %d sizes, as in 4,16,64", list,
                            MODELS_MAX_PREFILL);
         n++;
     }
@@ -82,7 +83,7 @@ static bool read_chunks(job *j, err *e) {
     j->max_file_size = j->o->max_file_size ? j->o->max_file_size : (UINT64_C(2) << 30) - (16 << 20);
     if (!s || !strcmp(s, "auto")) return true;
     if (str_to_int64(s, &j->chunks) && j->chunks >= 1 && j->chunks <= MAX_CHUNKS) return true;
-    return err_set(e, ERR_USAGE, "chunks %.50s: expected auto, or 1 to %d", s, MAX_CHUNKS);
+    return err_set(e, ERR_USAGE, "--chunks %.50s: expected auto, or 1 to %d", s, MAX_CHUNKS);
 }
 
 /* The names that Core AI's exporters have for sets of schemes. The embedding stays fp16; hu: the head is
@@ -105,7 +106,7 @@ static bool read_coreai_recipe(job *j, err *e) {
                        "GPU delegate; int8lin has a scale for each 32 weights");
     if (o->vocab && strcmp(o->vocab, "same"))
         return err_set(e, ERR_USAGE,
-                       "vocab is for format coreml; scheme int8hu compresses the head of a bundle");
+                       "--vocab is for --format coreml; scheme int8hu compresses the head of a bundle");
     for (size_t i = 0; i < sizeof coreai_schemes / sizeof *coreai_schemes; i++) {
         if (strcmp(name, coreai_schemes[i].name)) continue;
         r->vocab_apart = true;
@@ -124,7 +125,7 @@ static bool read_coreai_recipe(job *j, err *e) {
         return true;
     }
     return err_set(e, ERR_USAGE,
-                   "quantize %.50s: format coreai has none, int8lin, int8hu, int4lin, lut4, lut6 and lut8",
+                   "--quantize %.50s: format coreai has none, int8lin, int8hu, int4lin, lut4, lut6 and lut8",
                    name);
 }
 
@@ -138,7 +139,7 @@ bool job_read_recipe(job *j, err *e) {
     quant_recipe *r = &j->recipe;
     if (j->coreai && !o->recipe) return read_coreai_recipe(j, e);
     if (!j->coreai && is_coreai_only(o->quantize))
-        return err_set(e, ERR_USAGE, "quantize %s is for format coreai; see w8b32 and w4", o->quantize);
+        return err_set(e, ERR_USAGE, "--quantize %s is for --format coreai; see w8b32 and w4", o->quantize);
     r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
     j->compress = o->quantize || r->vocab_apart || o->recipe;
     if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
@@ -203,7 +204,7 @@ static bool refuse_coreml_options(const job *j, err *e) {
                 {"max-file-size", o->max_file_size != 0},
                 {"share-weights", o->share_weights != NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].given) return err_set(e, ERR_USAGE, "%s is for format coreml", rows[i].option);
+        if (rows[i].given) return err_set(e, ERR_USAGE, "--%s is for --format coreml", rows[i].option);
     return true;
 }
 
@@ -219,7 +220,7 @@ static bool refuse_foreign(const job *j, err *e) {
                 {"table", o->table != NULL, false},   {"max-file-size", o->max_file_size != 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given && rows[i].of_single != single)
-            return err_set(e, ERR_USAGE, "%s is for preset %s, this is preset %s", rows[i].option,
+            return err_set(e, ERR_USAGE, "--%s is for preset %s, this is preset %s", rows[i].option,
                            single ? "chunks" : "single", job_preset_name(j));
     return true;
 }

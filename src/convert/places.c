@@ -67,14 +67,21 @@ static bool is_artifact(job *j, const char *path) {
     return file_exists(arena_printf(j->a, "%s/%s", path, PACKAGE_NAME));
 }
 
+/* metadata.json of a Core AI bundle, whoever made it. */
+static bool is_bundle(job *j, const char *path) {
+    err ignored = {0};
+    const char *file = arena_printf(j->a, "%s/" METADATA_NAME, path);
+    const json *m = file_exists(file) ? json_object_file(j->a, file, &ignored) : NULL;
+    return json_get(json_get(m, "assets"), "main") != NULL;
+}
+
 /* --overwrite replaces what a conversion made, never a directory of other things. */
 static bool check_existing(job *j, err *e) {
     if (!file_exists(j->out)) return true;
-    if (!file_is_dir(j->out)) return err_set(e, ERR_USAGE, "%s: exists and is not a directory", j->out);
-    if (!j->o->overwrite) return err_set(e, ERR_USAGE, "%s: exists; --overwrite replaces it", j->out);
+    if (!file_is_dir(j->out)) return err_set(e, ERR_IO, "%s: exists and is not a directory", j->out);
+    if (!j->o->overwrite) return err_set(e, ERR_IO, "%s: exists; --overwrite replaces it", j->out);
     if (is_empty_dir(j->out) || is_artifact(j, j->out)) return true;
-    return err_set(e, ERR_USAGE, "%s: holds other things than a converted model; it is not overwritten",
-                   j->out);
+    return err_set(e, ERR_IO, "%s: holds other things than a converted model; it is not overwritten", j->out);
 }
 
 static bool check_checkpoint(job *j, const char *dir, err *e) {
@@ -102,24 +109,47 @@ static bool check_output(job *j, err *e) {
     return check_existing(j, e);
 }
 
+/* The program in a directory that millet convert made, where it is the only one. */
+static const char *program_within(arena *a, const char *dir) {
+    const char *found = NULL;
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    for (const struct dirent *f; d && (f = readdir(d));) {
+        if (!ends_with(f->d_name, ".mlpackage") && !ends_with(f->d_name, ".aimodel")) continue;
+        found = arena_printf(a, "%s/%s", dir, f->d_name);
+        n++;
+    }
+    if (d) closedir(d);
+    return n == 1 && convert_is_program(found) ? found : NULL;
+}
+
+/* The output is a directory around programs; who gives it a program's name expects one. */
+static bool check_name(job *j, const char *place, err *e) {
+    const char *end = ends_with(place, ".mlpackage") ? ".mlpackage" : ".aimodel";
+    if (!ends_with(place, end)) return true;
+    const char *inside = is_artifact(j, j->dir) || is_bundle(j, j->dir) ? program_within(j->a, j->dir) : NULL;
+    if (inside)
+        return err_set(e, ERR_USAGE, "%s: a directory around a program: give the program in it, %s", j->dir,
+                       inside);
+    return err_set(e, ERR_USAGE, "%s: the output is a directory that will hold %s; leave out \"%s\"", place,
+                   j->coreai ? "an asset" : "packages", end);
+}
+
 bool job_check_places(job *j, const char *dir, const char *out, err *e) {
     if (!*out) return err_set(e, ERR_USAGE, "the output directory is an empty name");
     if (!check_checkpoint(j, dir, e)) return false;
     const char *place = without_slashes(j->a, out), *share = j->o->share_weights;
-    if (ends_with(place, ".mlpackage"))
-        return err_set(e, ERR_USAGE,
-                       "%s: the output is a directory that will hold packages; leave out \".mlpackage\"",
-                       out);
+    if (!check_name(j, place, e)) return false;
     bool first = j->o->into && share && !strcmp(without_slashes(j->a, share), place); /* of those to come */
     if (share && !file_is_dir(share) && !(first && !file_exists(share)))
-        return err_set(e, ERR_USAGE, "%s: no such directory of artifacts to share weights with", share);
+        return err_set(e, ERR_IO, "%s: no such directory of artifacts to share weights with", share);
     if (!j->o->into) {
         j->out = place;
         return check_output(j, e);
     }
     j->into = place;
     if (file_exists(place) && !file_is_dir(place))
-        return err_set(e, ERR_USAGE, "%s: exists and is not a directory", place);
+        return err_set(e, ERR_IO, "%s: exists and is not a directory", place);
     return !is_within(real(j->a, place), j->real_dir) ||
            err_set(e, ERR_USAGE, "%s: lies in the checkpoint %s; choose another place", out, dir);
 }

@@ -100,11 +100,11 @@ static bool count_chunks(job *j, const row_of_units *u, err *e) {
     size_t fewest = groups_within(u, j->max_file_size);
     j->n_chunk = j->chunks ? (size_t)j->chunks : fewest;
     if (j->n_chunk > u->n)
-        return err_set(e, ERR_USAGE, "chunks %zu: at most %zu for this model: its layers%s", j->n_chunk, u->n,
-                       u->n > (size_t)checkpoint_config(j->c)->layers ? " and its head" : "");
+        return err_set(e, ERR_USAGE, "--chunks %zu: at most %zu for this model: its layers%s", j->n_chunk,
+                       u->n, u->n > (size_t)checkpoint_config(j->c)->layers ? " and its head" : "");
     if (j->n_chunk < fewest)
         return err_set(e, ERR_LIMIT,
-                       "chunks %zu: the largest file would have %" PRIu64
+                       "--chunks %zu: the largest file would have %" PRIu64
                        " bytes; %zu chunks fit the limit of %" PRIu64,
                        j->n_chunk, least_cap(u, j->n_chunk), fewest, j->max_file_size);
     return true;

@@ -57,8 +57,9 @@ bool record_tokenizer(str *s, const job *j, err *e) {
         str_adds(s, "null");
         return true;
     }
-    if (!listing_make(&l, j->a, stage_path(j->st), TOKENIZER_NAME, e)) return false;
-    str_adds(s, "{\"path\":\"" TOKENIZER_NAME "\",\"files\":");
+    const char *name = job_tokenizer_name(j);
+    if (!listing_make(&l, j->a, stage_path(j->st), name, e)) return false;
+    str_printf(s, "{\"path\":\"%s\",\"files\":", name);
     listing_json(s, &l);
     str_addc(s, '}');
     return true;

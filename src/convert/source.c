@@ -36,19 +36,19 @@ bool job_check_source(job *j, err *e) {
     size_t i = 0;
     while (i < sizeof names / sizeof *names && strcmp(names[i], asked)) i++;
     if (i == sizeof names / sizeof *names)
-        return err_set(e, ERR_USAGE, "source-dtype %.50s: expected float16, bfloat16 or float32", asked);
+        return err_set(e, ERR_USAGE, "--source-dtype %.50s: expected float16, bfloat16 or float32", asked);
     ir_dtype is = checkpoint_dtype(j->c);
     if (types[i] == DT_FP32 || types[i] == is) return true; /* fp32 holds every bf16 and fp16 value */
     if (types[i] == DT_FP16)
         return err_set(
-            e, ERR_USAGE,
+            e, ERR_FORMAT,
             "%s: holds %s: cast to float16 first, values and mask constants beyond 65504 become "
             "infinite, then NaN, and small values vanish; every tensor is read as it is stored: leave "
-            "source-dtype out",
+            "--source-dtype out",
             j->dir, name_of(is));
     return err_set(
-        e, ERR_USAGE,
+        e, ERR_FORMAT,
         "%s: holds %s: cast to %s first, its values lose bits; every tensor is read as it is stored: "
-        "leave source-dtype out",
+        "leave --source-dtype out",
         j->dir, name_of(is), asked);
 }

@@ -69,10 +69,12 @@ static void add_part(str *s, const job *j, const job_package *p) {
                (end < vocab ? end : vocab) - 1);
 }
 
-/* Why a weight stays as it is, or its scheme. */
-static const char *reason(const quant_result *r) {
-    if (!r->why) return r->scheme.name;
-    return *r->why ? r->why : "asked for";
+/* Why a weight stays as it is, or its scheme; a bundle's has the name that its format has for all of them. */
+static const char *reason(const job *j, const quant_result *r) {
+    bool named = j->coreai && !j->o->recipe;
+    if (!r->why) return named && j->o->quantize ? j->o->quantize : r->scheme.name;
+    if (*r->why) return r->why;
+    return named ? "left alone by the scheme" : "asked for";
 }
 
 /* One line a scheme: how many weights, bits, error; and one for each reason why weights stay as they are. */
@@ -81,13 +83,13 @@ static void add_compression(const job *j, str *s) {
     map *seen = map_new(j->a, 16);
     for (size_t i = 0; i < r->n; i++) {
         const quant_result *first = r->weight[i];
-        const char *key = reason(first);
+        const char *key = reason(j, first);
         if (!map_add(seen, key, strlen(key), 0)) continue;
         uint64_t n = 0, bytes = 0, count = 0;
         const quant_result *worst = first;
         for (size_t k = i; k < r->n; k++) {
             const quant_result *w = r->weight[k];
-            if (strcmp(reason(w), key)) continue;
+            if (strcmp(reason(j, w), key)) continue;
             n++, bytes += w->bytes, count += (uint64_t)ir_type_count(&w->type);
             if (w->error > worst->error) worst = w;
         }

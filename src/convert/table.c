@@ -27,11 +27,11 @@ static bool compare_with_present(job *j, err *e) {
     uint64_t bytes;
     if (!file_exists(place)) return true;
     if (file_is_dir(place))
-        return err_set(e, ERR_USAGE, "%s: is a directory; the table is to lie there", place);
+        return err_set(e, ERR_IO, "%s: is a directory; the table is to lie there", place);
     if (!sha256_file(place, digest, &bytes, e)) return false;
     j->table.kept = bytes == j->table.file.bytes && !strcmp(digest, j->table.file.sha256);
     return j->table.kept || j->o->overwrite ||
-           err_set(e, ERR_USAGE,
+           err_set(e, ERR_IO,
                    "%s: another table is there; --overwrite replaces it, and what was converted with it must "
                    "then "
                    "be converted again",

@@ -22,14 +22,14 @@ static bool add_variant(job *j, job_variant *v, const char *scheme, err *e) {
 
 bool job_read_variants(job *j, err *e) {
     const char *list = j->o->variants;
-    if (!list) return !j->o->remove_fp16 || err_set(e, ERR_USAGE, "remove-fp16 is for variants");
+    if (!list) return !j->o->remove_fp16 || err_set(e, ERR_USAGE, "--remove-fp16 is for --variants");
     if (j->o->preset && j->graph_options.preset != PRESET_SINGLE)
         return err_set(e, ERR_USAGE, "variants are for preset single, not for %s", j->o->preset);
-    if (j->o->quantize) return err_set(e, ERR_USAGE, "variants name the schemes: leave out quantize");
+    if (j->o->quantize) return err_set(e, ERR_USAGE, "variants name the schemes: leave out --quantize");
     if (j->o->recipe) return err_set(e, ERR_USAGE, "a recipe is for one package, not for variants");
     if (j->o->report) return err_set(e, ERR_USAGE, "a report is for one package, not for variants");
     if (j->o->into || j->o->share_weights)
-        return err_set(e, ERR_USAGE, "variants take -o OUT, not into, and share no weights");
+        return err_set(e, ERR_USAGE, "variants take -o OUT, not --into, and share no weights");
     map *seen = map_new(j->a, 8);
     size_t cap = 0;
     bool fp16 = false;
@@ -37,18 +37,18 @@ bool job_read_variants(job *j, err *e) {
         end = p + strcspn(p, ",");
         const char *scheme = arena_strn(j->a, p, (size_t)(end - p));
         if (!map_add(seen, scheme, strlen(scheme), 0))
-            return err_set(e, ERR_USAGE, "variants %.100s: %.50s stands there twice", list, scheme);
+            return err_set(e, ERR_USAGE, "--variants %.100s: %.50s stands there twice", list, scheme);
         j->variant = arena_grow(j->a, j->variant, j->n_variant, &cap, j->n_variant + 1, sizeof *j->variant);
         job_variant *v = &j->variant[j->n_variant++];
         *v = (job_variant){0};
-        if (!add_variant(j, v, scheme, e)) return err_where(e, "variants %.100s", list);
+        if (!add_variant(j, v, scheme, e)) return err_where(e, "--variants %.100s", list);
         if (strcmp(scheme, "fp16")) continue;
         fp16 = true;
         v->removed = j->o->remove_fp16;
     }
     if (j->o->remove_fp16 && (!fp16 || j->n_variant == 1))
         return err_set(e, ERR_USAGE,
-                       "remove-fp16 needs fp16 and another scheme among the variants, not %.100s", list);
+                       "--remove-fp16 needs fp16 and another scheme among the variants, not %.100s", list);
     return true;
 }
 

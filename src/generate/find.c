@@ -7,14 +7,20 @@
 
 #define ASSET "coreai.json"
 
+/* How far a contract is from what is there: its packages are there; its metadata are; neither. Less each of
+ * its packages that was found. */
+enum { NEAR = 0, FAR = 1000, FARTHEST = 2000 };
+
 /* The search; packages are opened once, whoever asks for them. */
 typedef struct {
     lm *m;
     rt_model **opened;
     size_t n_opened, cap;
     set_directory s;
-    str lacks;  /* what each contract that was tried lacks */
-    bool final; /* the error is about packages whose contract is known */
+    const char *nearest; /* of the contracts that were tried, the one with the fewest differences */
+    size_t differences;  /* how many, and how far away it is besides */
+    str lacks;           /* what it lacks, "input a, input b" */
+    bool final;          /* the error is about packages whose contract is known */
 } search;
 
 static rt_model *open_once(search *s, const char *path, err *e) {
@@ -43,11 +49,16 @@ static contract_package *open_all(search *s, const char *const *path, size_t n, 
     return all;
 }
 
-/* "NAME lacks WHAT", behind what others lack. */
-static void add_lacks(str *to, const char *name, const char *what) {
-    enum { MOST = 90 };
-    size_t n = strlen(what);
-    str_printf(to, "%s%s lacks %.*s%s", to->len ? "; " : "", name, MOST, what, n > MOST ? "..." : "");
+/* Keeps what this contract lacks if no other was nearer. */
+static void add_lacks(search *s, const char *name, const char *what, size_t away) {
+    size_t n = away + 1;
+    for (const char *p = what; (p = strstr(p, ", ")); p += 2) n++;
+    if (s->nearest && n >= s->differences) return;
+    s->nearest = name;
+    s->differences = n;
+    str_free(&s->lacks);
+    s->lacks = (str){0};
+    str_adds(&s->lacks, what);
 }
 
 /* What millet makes: the packages that the directory names. */
@@ -61,7 +72,7 @@ static bool open_own(search *s, const artifact_paths *p, err *e) {
     str lacks[CONTRACT_OWN] = {{0}};
     bool ok = contract_find_own(&s->m->form, s->m->a, all, p->n_package, lacks, e);
     for (size_t i = 0; i < CONTRACT_OWN; i++) {
-        if (!ok && lacks[i].len) add_lacks(&s->lacks, i ? "single" : "chunks", str_get(&lacks[i]));
+        if (!ok && lacks[i].len) add_lacks(s, i ? "single" : "chunks", str_get(&lacks[i]), NEAR);
         str_free(&lacks[i]);
     }
     return ok || err_where(e, "%s", p->n_package > 1 ? p->dir : p->package[0]);
@@ -83,6 +94,7 @@ static bool try_description(search *s, const description *d, err *e) {
     str lacks = {0}, alone = {0};
     err why = {0};
     bool ok = set_arrange(&p, s->m->a, &s->s, d, &lacks);
+    bool arranged = ok;
     const contract_package *all = ok ? open_all(s, p.path, p.n, e) : NULL;
     if (ok && !all) s->final = true; /* it is these packages, and one can't be run */
     if (all) {
@@ -94,7 +106,9 @@ static bool try_description(search *s, const description *d, err *e) {
         }
         if (!ok) str_adds(&lacks, alone.len ? str_get(&alone) : why.msg);
     }
-    if (!ok || !all) add_lacks(&s->lacks, d->name, str_get(&lacks));
+    if (!ok || !all)
+        add_lacks(s, d->name, str_get(&lacks),
+                  arranged ? NEAR : (p.certain ? FAR : FARTHEST) - (p.n < FAR ? p.n : FAR));
     str_free(&lacks);
     str_free(&alone);
     return ok && all;
@@ -179,16 +193,20 @@ static bool no_language_model(search *s, const char *path, err *e) {
     return true;
 }
 
-/* The lines that others' contracts lack are cut before those of what was found. */
-static void nothing_fits(search *s, const char *path, const err *own, err *e) {
-    enum { FOUND = 300, LACKS = 600 };
+/* What was found and the first difference from the nearest contract; all of one that was asked for. */
+static void nothing_fits(search *s, const char *path, bool asked, const err *own, err *e) {
+    enum { FOUND = 200, LACKS = 600 };
     str found = {0}, all = {0};
+    const char *lacks = str_get(&s->lacks), *more = asked ? NULL : strstr(lacks, ", ");
     add_found(s, &found);
     size_t prefix = strlen(path);
     bool placed = !strncmp(own->msg, path, prefix) && own->msg[prefix] == ':';
     if (own->code && own->code != ERR_UNSUPPORTED)
-        str_printf(&all, "%.150s; ", placed ? own->msg + prefix + 2 : own->msg);
-    str_adds(&all, str_get(&s->lacks));
+        str_printf(&all, "%.150s. ", placed ? own->msg + prefix + 2 : own->msg);
+    if (s->nearest)
+        str_printf(&all, "%s%s%s lacks %.*s%s", asked ? "" : "The nearest contract, ", s->nearest,
+                   asked ? "" : ",", (int)(more ? (size_t)(more - lacks) : s->lacks.len), lacks,
+                   more ? " and more" : "");
     err_set(e, ERR_UNSUPPORTED, "%s: no contract fits (docs/contracts.md). Found %.*s%s. %.*s%s", path, FOUND,
             str_get(&found), found.len > FOUND ? "..." : "", LACKS, str_get(&all),
             all.len > LACKS ? "..." : "");
@@ -250,7 +268,7 @@ static bool find(search *s, artifact_paths *p, const char *path, const char *con
     }
     if (contract_file ? try_file(s, contract_file, e) : try_known(s, e)) return true;
     if (s->final || !can_run(s, e)) return false;
-    if (contract_file || !no_language_model(s, path, e)) nothing_fits(s, path, &why, e);
+    if (contract_file || !no_language_model(s, path, e)) nothing_fits(s, path, contract_file, &why, e);
     return false;
 }
 

@@ -29,8 +29,9 @@ static void end(http *h) {
     METRICS_DO(h->metrics, active = h->metrics->active; waiting = h->metrics->waiting);
     if (active + waiting)
         fprintf(stderr,
-                "millet: ending: %llu replies in the making have %g s to finish, %llu waiting requests are "
-                "refused; interrupt again to end now\n",
+                "millet: ending: replies in the making: %llu (%g s to finish); waiting, refused now: %llu; "
+                "interrupt "
+                "again to end at once\n",
                 active, o->grace, waiting);
     else
         fputs("millet: ending\n", stderr);

@@ -127,7 +127,7 @@ expect 0 "" only ranges,scores,structure "$work/planned" "$work/scaled" --json -
 json "d['ranges']['nonfinite'] == 0 and d['mean_cosine'] > 0.999"
 expect 0 "" "$millet" convert "$work/scaled" -o "$work/planned" --quiet --context 64 --precision mixed --precision-plan "$work/plan" --overwrite
 expect 0 "" only ranges "$work/planned" "$work/scaled"
-expect 1 "contradicts precision float32" "$millet" convert "$work/scaled" -o "$work/none" --precision float32 --precision-plan "$work/plan"
+expect 2 "contradicts precision float32" "$millet" convert "$work/scaled" -o "$work/none" --precision float32 --precision-plan "$work/plan"
 echo '{"fp32": []}' >"$work/no_plan"
 expect 1 "expected a precision plan" "$millet" convert "$work/scaled" -o "$work/none" --precision-plan "$work/no_plan"
 

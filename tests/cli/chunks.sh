@@ -68,17 +68,17 @@ for size in 0 -1 5MB 5.5M 5m M '' 99999999999G; do
 done
 expect 1 'layer 0 takes .* raise --max-file-size' convert "$model" -o x --max-file-size 1MiB
 expect 1 'chunks 2: the largest file would have .* 4 chunks fit' convert "$model" -o x --max-file-size 5MiB --chunks 2
-expect 1 'chunks 10: at most 9 for this model' convert "$model" -o x --chunks 10
-expect 1 'top-k is for preset single, this is preset chunks' convert "$model" -o x --top-k 5
-expect 1 'a group size is for lut schemes' convert "$model" -o x --group-size 16 --quantize w8
+expect 2 'chunks 10: at most 9 for this model' convert "$model" -o x --chunks 10
+expect 2 '--top-k is for preset single, this is preset chunks' convert "$model" -o x --top-k 5
+expect 2 'a group size is for lut schemes' convert "$model" -o x --group-size 16 --quantize w8
 expect 1 'nowhere: no such directory of artifacts' convert "$model" -o x --share-weights nowhere
-expect 1 'lies in the checkpoint' convert "$model" --into "$model/x"
+expect 2 'lies in the checkpoint' convert "$model" --into "$model/x"
 [ ! -e x ] || fail "something was written"
 single=${MILLET_CASES:-}/models/tiny-qwen3
 if [ -d "$single" ]; then
     for option in '--chunks 2' '--chunks auto' '--kv split' '--table fp16' '--prefill 4' '--max-file-size 1G'; do
         # shellcheck disable=SC2086 # an option and its value
-        expect 1 "is for preset chunks, this is preset single" convert "$single" -o x $option
+        expect 2 "is for preset chunks, this is preset single" convert "$single" -o x $option
     done
     expect 0 '' convert "$single" --into place --quantize w8 --top-k 16 -q
     [ -f place/tiny-qwen3_ctx2048_single_topk16_w8/model.mlpackage/Manifest.json ] || fail "names: $(ls place)"

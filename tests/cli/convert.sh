@@ -40,7 +40,7 @@ cmp "place/a/$weights" "place/p/$weights" || fail "prefill functions have weight
 "$millet" run place/a -p "$prompt" -n 8 >by_step 2>/dev/null || fail "run by steps"
 "$millet" run place/p -p "$prompt" -n 8 >by_block 2>/dev/null || fail "run with prefill"
 cmp by_block by_step || fail "prefill changes the text"
-expect 1 'prefill size 65: expected 2 to 64, or a multiple of 64' convert "$model" -o place/q --prefill 4,65
+expect 2 'prefill size 65: expected 2 to 64, or a multiple of 64' convert "$model" -o place/q --prefill 4,65
 rm -r place/p
 
 # --- the same bytes, wherever and however often ---
@@ -58,14 +58,14 @@ left a b
 
 # --- places ---
 expect 1 'no-such: no such checkpoint directory' convert no-such -o place/x
-expect 1 'config.json: is a file' convert "$model/config.json" -o place/x
-expect 1 'leave out ".mlpackage"' convert "$model" -o place/x.mlpackage
+expect 2 'config.json: is a file' convert "$model/config.json" -o place/x
+expect 2 'leave out ".mlpackage"' convert "$model" -o place/x.mlpackage
 expect 2 'give the directory to write' convert "$model"
 cp -r "$model" place/ckpt
-expect 1 'lies in the checkpoint' convert place/ckpt -o place/ckpt/out
-expect 1 'lies in the checkpoint' convert place/ckpt -o place/ckpt
-expect 1 'lies in the checkpoint' convert place/ckpt -o place/a/../ckpt/x/y
-expect 1 'holds the checkpoint' convert place/ckpt -o place --overwrite
+expect 2 'lies in the checkpoint' convert place/ckpt -o place/ckpt/out
+expect 2 'lies in the checkpoint' convert place/ckpt -o place/ckpt
+expect 2 'lies in the checkpoint' convert place/ckpt -o place/a/../ckpt/x/y
+expect 2 'holds the checkpoint' convert place/ckpt -o place --overwrite
 rm -r place/ckpt
 mkdir place/mine && touch place/mine/letter
 expect 1 'place/mine: holds other things' convert "$model" -o place/mine --overwrite
@@ -112,7 +112,7 @@ expect 0 'warning: ckpt has no tokenizer.json' convert ckpt -o place/a --overwri
 [ ! -e place/a/Tokenizer ] || fail "an empty Tokenizer"
 grep -q '"tokenizer": null' place/a/metadata.json || fail "metadata.json names a tokenizer"
 expect 1 'preset single is not for qwen3_5' convert "$model" -o place/x --preset single
-expect 1 'state fp16 contradicts precision float32' convert "$model" -o place/x --precision float32 --state fp16
+expect 2 'state fp16 contradicts precision float32' convert "$model" -o place/x --precision float32 --state fp16
 expect 2 'context' convert "$model" -o place/x --context -1
 expect 0 '' convert "$model" -o place/a --overwrite -q --context 1 --state fp16
 left a b

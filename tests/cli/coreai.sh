@@ -116,7 +116,29 @@ shows 'tiny-qwen3.5.aimodel: recState: expected kv_cache, found fixed'
 shows 'tiny-qwen3.5.aimodel: vocab_size: expected 4000, found 4096'
 shows 'metadata.json: stop_ids: expected ids below 4000, found 4063'
 expect 0 '' "$millet" verify-manifest "$case/tiny_none"
+shows "^metadata.json: states nothing about the tokenizer's files\$"
+# Files of the tokenizer are stated by bundles of ours.
+rm -rf "$work/odd" && cp -r "$work/bundle" "$work/odd"
+echo >>"$work/odd/tokenizer/vocab.json"
+rm "$work/odd/tokenizer/merges.txt"
+expect 1 '' "$millet" verify-manifest "$work/odd"
+shows '^tokenizer/vocab.json: sha256: expected [0-9a-f]{64}, found [0-9a-f]{64}$'
+shows '^tokenizer/merges.txt: file: expected listed, found nothing$'
+rm "$work/odd/tokenizer/tokenizer.json"
+expect 1 '' "$millet" verify-manifest "$work/odd"
+shows '^tokenizer/tokenizer.json: file: expected listed, found nothing$'
+# A directory around a program is no program, and no output has a program's name.
+expect 2 "odd: a directory around a program: give the program in it, $work/odd/tiny-qwen3.5.aimodel$" "$millet" convert "$work/odd" -o "$work/none.mlpackage"
+expect 2 'none.aimodel: the output is a directory that will hold an asset; leave out ".aimodel"$' "$millet" convert "$model" -o "$work/none.aimodel" --format coreai
+expect 2 '--chunks is for --format coreml$' "$millet" convert "$model" -o "$work/none" --format coreai --chunks 4
+[ ! -e "$work/none.mlpackage" ] && [ ! -e "$work/none.aimodel" ] && [ ! -e "$work/none" ] || fail 'something was written'
+expect 0 '' "$millet" convert "$model" -o "$work/int4" --format coreai --quantize int4lin
+shows '^  int4lin: 62 tensors, 4.50 bits each'
+shows '^  as they are: 1 tensor, .*: left alone by the scheme \(lm_head_weight\)$'
+expect 0 '' "$millet" check "$work/int4" --against "$model" --only steps,weights --budget 8
+shows '^single steps +none were compared$'
 expect 0 '' "$millet" inspect "$work/bundle" --verify
 expect 0 '' "$millet" convert "$work/bundle/tiny-qwen3.5.aimodel" -o "$work/back.mlpackage" -q
 expect 0 '' "$millet" inspect "$work/back.mlpackage" --verify
+expect 1 'back.mlpackage: no contract fits .*The nearest contract, single, lacks input causal_mask and more$' "$millet" run "$work/back.mlpackage" --prompt a
 finish

@@ -67,8 +67,10 @@ expect 2 'decide needs --options' "$millet" do decide "$DEMO"
 expect 2 '--words is for summarize' "$millet" do proofread "$DEMO" --words 5
 expect 2 'standard input is the text' "$millet" do extract "$DEMO" --json-schema -
 expect 1 'the text is empty' "$millet" do summarize "$DEMO"
-task "$text" decide "$DEMO" --options one && fail 'one option'
-task "$text" decide "$DEMO" --options 'a,,b' && fail 'an empty option'
+expect 2 '--options: 1 option, expected 2 to 26' "$millet" do decide "$DEMO" --options one
+expect 2 '--options: option 2 is empty' "$millet" do decide "$DEMO" --options a,,b
+expect 2 "--options: options 1 and 3 are both 'yes'" "$millet" do decide "$DEMO" --options 'yes,no, yes'
+expect 2 '--options: 27 options, expected 2 to 26' "$millet" do decide "$DEMO" --options "$(seq -s, 27)"
 echo '{"type": "object", "not": {}}' >"$work/bad.json"
 task "$text" extract "$DEMO" --json-schema "$work/bad.json" && fail 'a schema that can not be kept'
 grep -q 'not' "$work/err" || fail "schema: $(cat "$work/err")"

@@ -74,15 +74,15 @@ json out "d['options']['source_dtype'] == 'bfloat16'"
 rm -r x y
 
 # refusals
-expect 1 'w8 stands there twice' convert "$model" -o x --variants w8,w4,w8
-expect 1 'variants w8,w9: scheme w9: expected' convert "$model" -o x --variants w8,w9
-expect 1 'variants w8,: scheme : expected' convert "$model" -o x --variants w8,
-expect 1 'remove-fp16 needs fp16 and another' convert "$model" -o x --variants w8,w4 --remove-fp16
-expect 1 'remove-fp16 needs fp16 and another' convert "$model" -o x --variants fp16 --remove-fp16
-expect 1 'remove-fp16 is for variants' convert "$model" -o x --remove-fp16
-expect 1 'leave out quantize' convert "$model" -o x --variants w8 --quantize w4
-expect 1 'not for chunks' convert "$model" -o x --variants w8 --preset chunks
+expect 2 'w8 stands there twice' convert "$model" -o x --variants w8,w4,w8
+expect 2 'variants w8,w9: scheme w9: expected' convert "$model" -o x --variants w8,w9
+expect 2 'variants w8,: scheme : expected' convert "$model" -o x --variants w8,
+expect 2 'remove-fp16 needs fp16 and another' convert "$model" -o x --variants w8,w4 --remove-fp16
+expect 2 'remove-fp16 needs fp16 and another' convert "$model" -o x --variants fp16 --remove-fp16
+expect 2 'remove-fp16 is for --variants' convert "$model" -o x --remove-fp16
+expect 2 'leave out --quantize' convert "$model" -o x --variants w8 --quantize w4
+expect 2 'not for chunks' convert "$model" -o x --variants w8 --preset chunks
 expect 1 'preset single is not for' convert "$MILLET_SOURCE/models/tiny-qwen3.5" -o x --variants w8
-expect 1 'prefill is for preset chunks' convert "$model" -o x --variants w8 --prefill 4
+expect 2 'prefill is for preset chunks' convert "$model" -o x --variants w8 --prefill 4
 [ ! -e x ] || fail "written although refused"
 finish

@@ -371,20 +371,16 @@ static void misfits(void **state) {
                "no contract fits (docs/contracts.md). Found qwen_FFN_PF_lut4_chunk_01of02.mlpackage, "
                "qwen_FFN_PF_lut4_chunk_02of02.mlpackage, qwen_embeddings.mlpackage; beside it config.json, "
                "meta.yaml");
-    not_opened(
-        NULL,
-        "anemll-recurrent lacks model_info.parameters.per_chunk_state true in meta.yaml; anemll lacks a "
-        "package *_lm_head_lut* or *_lm_head; argmax-monolithic lacks ");
-    not_opened(NULL, "channels-first lacks a package chunk_{i}");
+    not_opened(NULL, "The nearest contract, anemll, lacks a package *_lm_head_lut* or *_lm_head");
     link_all(&bundles[4], "qwen_FFN_PF_lut4_chunk_01of02.mlpackage");
-    not_opened(NULL, "anemll lacks *_FFN_PF_lut*_chunk_{i}of{n} number 1");
+    not_opened(NULL, "anemll, lacks *_FFN_PF_lut*_chunk_{i}of{n} number 1");
     link_all(&bundles[6], "meta.yaml"); /* the fork's packages, said to be the other's */
     link_one(&bundles[4], "meta.yaml");
     not_opened(NULL,
                "contract anemll, as meta.yaml says: qwen35_FFN_PF_lut4_chunk_01of02.mlpackage: there is no "
                "function infer");
     link_all(&bundles[3], "embeddings.npy");
-    not_opened(NULL, "channels-first lacks embeddings.npy");
+    not_opened(NULL, "The nearest contract, channels-first, lacks embeddings.npy");
     assert_true(file_write(in_work("embeddings.npy"), "x", 1, &e));
     not_opened(NULL, "embeddings.npy: not a NumPy file");
     link_all(&bundles[3], "");

@@ -371,11 +371,11 @@ static void test_refused_options(void **state) {
         {{.format = "coreai", .quantize = "w8", .top_k = -1}, "int8 per channel gives garbage"},
         {{.format = "coreai", .quantize = "keep", .top_k = -1}, "int8hu"},
         {{.format = "coreai", .precision = "float16", .top_k = -1}, "precision float16 is not offered"},
-        {{.format = "coreai", .preset = "single", .top_k = -1}, "preset is for format coreml"},
-        {{.format = "coreai", .chunks = "2", .top_k = -1}, "chunks is for format coreml"},
-        {{.quantize = "int8lin", .top_k = -1}, "is for format coreai"},
+        {{.format = "coreai", .preset = "single", .top_k = -1}, "--preset is for --format coreml"},
+        {{.format = "coreai", .chunks = "2", .top_k = -1}, "--chunks is for --format coreml"},
+        {{.quantize = "int8lin", .top_k = -1}, "is for --format coreai"},
         {{.format = "coreai", .context = 2048, .top_k = -1}, "--steer-around none"},
-        {{.steer_around = "none", .top_k = -1}, "steer-around is for format coreai"},
+        {{.steer_around = "none", .top_k = -1}, "--steer-around is for --format coreai"},
         {{.format = "onnx", .top_k = -1}, "expected coreml or coreai"},
     };
     char dir[300];
