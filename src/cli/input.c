@@ -25,10 +25,12 @@ static bool read_file(str *out, const char *path, err *e) {
 }
 
 bool cli_read_text(str *out, const char *path, err *e) {
-    if (!read_file(out, path, e)) return false;
-    size_t valid = utf8_valid(str_get(out), out->len);
-    return valid == out->len ||
-           err_set(e, ERR_FORMAT, "%s: not UTF-8 at byte %zu", cli_input_name(path), valid);
+    bool ok = read_file(out, path, e);
+    size_t valid = ok ? utf8_valid(str_get(out), out->len) : 0;
+    if (ok && valid < out->len)
+        ok = err_set(e, ERR_FORMAT, "%s: not UTF-8 at byte %zu", cli_input_name(path), valid);
+    if (!ok) str_free(out);
+    return ok;
 }
 
 bool cli_read_line(str *line, err *e) {

@@ -6,7 +6,7 @@
 
 /* How messages call the file: "standard input" for "-". */
 const char *cli_input_name(const char *path);
-/* A whole file, which must be UTF-8. */
+/* A whole file, which must be UTF-8; str_free() it. On failure *out is empty and owns nothing. */
 bool cli_read_text(str *out, const char *path, err *e);
 /* The next line of standard input, its newline included. False: there is none, or an error. */
 bool cli_read_line(str *line, err *e);
