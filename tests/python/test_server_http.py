@@ -405,7 +405,7 @@ def test_the_end():
         assert b"shutting_down" in read_all(c)
     assert s.process.wait(30 * SLOW) == 0
     said = [line for line in s.errors().splitlines() if line.startswith("millet: ")]
-    assert len(said) == 2 and "1 replies" in said[0] and "600 s" in said[0] and "again" in said[1], said
+    assert len(said) == 2 and "in the making: 1 " in said[0] and "600 s" in said[0] and "again" in said[1], said
     s.process.stdout.close()
 
 
