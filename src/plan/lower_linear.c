@@ -20,7 +20,7 @@ static bool prepared_by_gate(lower *l, const lower_matrix *p, const kern_choice 
     place in[2] = {lower_place_of(&old.arg[1]), lower_place_of(&old.arg[2])};
     lower_take_back(l);
     plan_step *step = lower_emit(l, run_gated_rows, s, old.kernel, old.extent, old.grain, y, 1, in, 2);
-    step->bytes = old.bytes, step->weights = old.weights;
+    step->bytes = old.bytes, step->weights = old.weights, step->origin = old.origin;
     return true;
 }
 

@@ -4,16 +4,6 @@
 #include "plan/steps.h"
 #include <string.h>
 
-/* An operand of a step that is taken back. */
-static place operand(const plan_arg *a) {
-    return (place){.space = a->space,
-                   .buffer = a->buffer,
-                   .first = a->first,
-                   .data = a->data,
-                   .type = IR_TYPE(DT_FP32, a->high),
-                   .stride = {1}};
-}
-
 /* Rows at equal distances, neither turned nor gated. */
 static bool takes_norm(const plan_step *made, step_made *s) {
     const step_fast_norm *norm = made->param;
@@ -46,7 +36,7 @@ bool lower_made(lower *l, const step_prepare *prepare, const place *y, const pla
     uint32_t n = norm ? 1 : 2;
     for (uint32_t i = 0; i < n; i++) {
         if (made.arg[1 + i].low) return false;
-        in[i] = operand(&made.arg[1 + i]);
+        in[i] = lower_place_of(&made.arg[1 + i]);
     }
     lower_take_back(l);
     l->norm.step = 0;
