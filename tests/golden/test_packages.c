@@ -221,12 +221,12 @@ static void what_does_not_fit_is_named(void **state) {
         uint64_t size;
         const char *message;
     } bad[] = {
-        {"0", 0, "chunks 0: expected auto, or 1 to 4096"},
-        {"two", 0, "chunks two: expected auto"},
-        {"10", 0, "chunks 10: at most 9 for this model: its layers and its head"},
+        {"0", 0, "--chunks 0: expected auto, or 1 to 4096"},
+        {"two", 0, "--chunks two: expected auto"},
+        {"10", 0, "--chunks 10: at most 9 for this model: its layers and its head"},
         {NULL, 1000000, "layer 0 takes "},
         {NULL, 1800000, "the head's rows from 0 on take 2098"},
-        {"2", 4 << 20, "chunks 2: the largest file would have "},
+        {"2", 4 << 20, "--chunks 2: the largest file would have "},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err e = {0};
