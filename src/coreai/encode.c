@@ -87,13 +87,23 @@ static void put_string(encoder *x, str *o, const char *s) {
 static uint32_t type_of(encoder *x, const ai_type *t);
 static uint32_t attr_of(encoder *x, const ai_attr *t, int depth);
 
+/* Nothing but numbers: another attribute might refer to the type. */
+static void put_layout(encoder *x, str *o, const ai_attr *t) {
+    ai_layout l;
+    if (ai_layout_read(t, &l))
+        put_varint(o, attr_of(x, t, 0));
+    else
+        err_set(x->e, ERR_UNSUPPORTED, "a layout of attribute %u can't be written", t->code);
+}
+
 static void encode_type(encoder *x, str *o, const ai_type *t) {
-    put_varint(o, t->code);
+    put_varint(o, t->layout ? AI_TENSOR_LAID_OUT : t->code);
     switch (t->code) {
     case AI_TENSOR:
         put_varint(o, t->rank);
         for (int i = 0; i < t->rank; i++) put_signed(o, t->dim[i]);
         put_varint(o, type_of(x, t->inner));
+        if (t->layout) put_layout(x, o, t->layout);
         break;
     case AI_FUNCTION:
         put_varint(o, t->n_result);
@@ -175,6 +185,7 @@ static void encode_attr(encoder *x, str *o, const ai_attr *t, int depth) {
         put_varint(o, attr_of(x, t->item[0], depth + 1));
         put_varint(o, type_of(x, t->type));
         break;
+    case AI_LAYOUT: /* (as such: put_layout) */
     case AI_SCATTER_MODE: str_add(o, (const char *)t->raw, t->n_raw); break;
     case AI_UNIT: break;
     default: err_set(x->e, ERR_UNSUPPORTED, "an attribute of code %u can't be written", t->code);

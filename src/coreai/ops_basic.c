@@ -100,6 +100,16 @@ bool ai_op_cast(ai_read *r, ir_opcode code) {
         r, b_op(&r->b, code, NULL, A_x, x, A_dtype, b_text(&r->b, dtype_name((ir_dtype)to.dtype)), A_NONE));
 }
 
+/* Where a processor keeps the elements changes none of them. */
+bool ai_op_copy(ai_read *r, ir_opcode code) {
+    (void)code;
+    if (!ai_expect(r, 1, 1)) return false;
+    ai_lowered *to = &r->at[r->op->out[0]->id];
+    *to = r->at[r->op->in[0]->id];
+    to->type = r->op->out[0]->type;
+    return true;
+}
+
 /* ---- reductions ---- */
 
 static bool reduce(ai_read *r, ir_opcode code) {
@@ -253,9 +263,31 @@ static ir_value *shifted_blocks(ai_read *r, ir_value *w, ir_value *bias) {
     return ai_reshaped(r, b_op(&r->b, OP_add, NULL, A_x, w, A_y, bias, A_NONE), &t);
 }
 
+/* Of codes that are made, or come from outside: (codes - offset) scale + bias, without blocks. */
+static bool dequantized(ai_read *r, const ir_type *to) {
+    ir_builder *b = &r->b;
+    ir_value *part[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        ir_value *x = part[i] = ai_in(r, i);
+        for (int d = 0; d < x->type.rank; d++)
+            if (i && (x->type.rank != to->rank || (x->type.dim[d] != 1 && x->type.dim[d] != to->dim[d])))
+                return ai_fail(r, ERR_UNSUPPORTED, "operand 0 is no constant, and operand %u has blocks", i);
+        if (x->type.dtype != to->dtype)
+            part[i] =
+                b_op(b, OP_cast, NULL, A_x, x, A_dtype, b_text(b, dtype_name((ir_dtype)to->dtype)), A_NONE);
+    }
+    const ai_value *const *in = r->op->in;
+    ir_value *y = part[0];
+    if (!ai_constant_is(r, in[2], 0)) y = b_op(b, OP_sub, NULL, A_x, y, A_y, part[2], A_NONE);
+    y = b_op(b, OP_mul, NULL, A_x, y, A_y, part[1], A_NONE);
+    if (!ai_constant_is(r, in[3], 0)) y = b_op(b, OP_add, NULL, A_x, y, A_y, part[3], A_NONE);
+    return ai_result(r, y);
+}
+
 bool ai_op_blockwise(ai_read *r, ir_opcode code) {
     ir_type to;
     if (!ai_expect(r, 4, 1) || !ai_to_ir(r, r->op->out[0]->type, &to)) return false;
+    if (!r->at[r->op->in[0]->id].konst) return dequantized(r, &to);
     ir_value *data = weight_part(r, 0), *scale = data ? weight_part(r, 1) : NULL, *offset = NULL;
     if (!scale) return false;
     if (!ai_constant_is(r, r->op->in[2], 0) && !(offset = weight_part(r, 2))) return false;

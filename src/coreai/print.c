@@ -3,6 +3,22 @@
 #include <inttypes.h>
 #include <string.h>
 
+static void add_factors(str *out, const char *what, const int64_t *v, uint32_t n) {
+    str_adds(out, what);
+    for (uint32_t i = 0; i < n; i++) str_printf(out, "%s%" PRId64, i ? "," : " ", v[i]);
+}
+
+static void add_layout(str *out, const ai_attr *t) {
+    ai_layout l;
+    if (!ai_layout_read(t, &l)) {
+        str_printf(out, "{layout#%u}", t->code);
+        return;
+    }
+    add_factors(out, "{align", l.align, l.n_align);
+    add_factors(out, "; interleave", l.interleave, l.n_interleave);
+    str_printf(out, "; memory %" PRIu64 "}", l.memory);
+}
+
 static void add_type(str *out, const ai_type *t, int depth) {
     if (t->code == AI_TENSOR) {
         add_type(out, t->inner, depth + 1);
@@ -15,6 +31,7 @@ static void add_type(str *out, const ai_type *t, int depth) {
                 str_printf(out, "%" PRId64, t->dim[i]);
         }
         str_addc(out, ']');
+        if (t->layout) add_layout(out, t->layout);
     } else if (t->code == AI_HANDLE) {
         str_adds(out, "handle<");
         add_type(out, t->inner, depth + 1);

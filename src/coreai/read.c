@@ -33,8 +33,6 @@ static const char *type_text(const ai_read *r, uint32_t code) {
 }
 
 bool ai_to_ir(ai_read *r, const ai_type *t, ir_type *to) {
-    if (t->code == AI_TENSOR_ENCODED)
-        return ai_fail(r, ERR_UNSUPPORTED, "a tensor laid out for one processor (type %u)", t->code);
     if (t->code != AI_TENSOR)
         return ai_fail(r, ERR_UNSUPPORTED, "%s where a tensor is expected", type_text(r, t->code));
     if (t->rank > IR_MAX_RANK) return ai_fail(r, ERR_UNSUPPORTED, "a tensor of rank %d", t->rank);
@@ -391,6 +389,11 @@ static void tidy(ai_read *r) {
     arena_reset(r->scratch);
 }
 
+/* Whether it is there to be called from outside. Some exporters leave decompositions public. */
+static bool is_function(const ai_graph *g) {
+    return !g->is_private && !ai_composite_kind(g);
+}
+
 static bool read_function(ai_read *r, const ai_graph *g) {
     uint32_t n = g->op->prop[AI_GRAPH_TYPE]->type->n_result;
     ai_lowered *in = ARENA_ARRAY(r->a, ai_lowered, g->body->n_arg), *out = ARENA_ARRAY(r->a, ai_lowered, n);
@@ -474,7 +477,7 @@ static coreml_model *read_model(arena *a, const ai_tree *t, const coreai_options
     r.capacity = o && o->capacity ? o->capacity : context ? context : COREAI_CAPACITY;
     bool ok = !composites || read_composites(&r, composites);
     for (uint32_t i = 0; ok && !composites && i < t->n_graph; i++)
-        ok = t->graph[i].is_private || read_function(&r, &t->graph[i]);
+        ok = !is_function(&t->graph[i]) || read_function(&r, &t->graph[i]);
     arena_free(r.scratch);
     if (ok && composites && !r.p->n_func) return NULL;
     if (ok && !r.p->n_func)

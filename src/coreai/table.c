@@ -58,6 +58,8 @@ static bool read_tensor(ai_bytecode *b, ai_cursor *c, ai_type *t) {
     t->rank = (uint8_t)rank;
     t->dim = dim;
     t->inner = read_type_index(b, c);
+    if (t->code == AI_TENSOR_LAID_OUT) t->layout = read_attr_index(b, c);
+    t->code = AI_TENSOR;
     return true;
 }
 
@@ -82,7 +84,7 @@ static bool read_type(ai_bytecode *b, ai_type *t, ai_cursor c) {
     t->raw = c.p;
     t->n_raw = (uint32_t)ai_left(&c);
     if (t->code < sizeof dtypes) t->dtype = dtypes[t->code];
-    if (t->code == AI_TENSOR && !read_tensor(b, &c, t)) return false;
+    if ((t->code == AI_TENSOR || t->code == AI_TENSOR_LAID_OUT) && !read_tensor(b, &c, t)) return false;
     if (t->code == AI_FUNCTION) read_function(b, &c, t);
     if (t->code == AI_HANDLE) t->inner = read_type_index(b, &c);
     return ai_good(b, &c, "type");
@@ -180,6 +182,22 @@ static bool read_attr(ai_bytecode *b, ai_attr *t, ai_cursor c) {
     default: break;
     }
     return ai_good(b, &c, "attribute");
+}
+
+static uint32_t read_numbers(ai_cursor *c, int64_t *to, uint32_t most) {
+    uint32_t n = ai_count(c);
+    if (n > most) ai_spoil(c);
+    for (uint32_t i = 0; i < n && !c->bad; i++) to[i] = ai_signed(c);
+    return n;
+}
+
+bool ai_layout_read(const ai_attr *t, ai_layout *l) {
+    ai_cursor c = {.base = t->raw, .p = t->raw, .end = t->raw + t->n_raw};
+    if (t->code != AI_LAYOUT) return false;
+    l->n_align = read_numbers(&c, l->align, AI_MAX_RANK + 1);
+    l->n_interleave = read_numbers(&c, l->interleave, AI_MAX_RANK);
+    l->memory = ai_varint(&c);
+    return !c.bad && !ai_left(&c);
 }
 
 /* The length of each entry, grouped by dialect. */

@@ -14,7 +14,7 @@
 /* Codes of types. */
 enum {
     AI_TENSOR = 2,
-    AI_TENSOR_ENCODED = 3, /* with a layout for one processor */
+    AI_TENSOR_LAID_OUT = 3, /* in files only: an AI_TENSOR with a layout */
     AI_BOOL = 4,
     AI_FUNCTION = 30,
     AI_HANDLE = 31,
@@ -28,6 +28,7 @@ typedef struct ai_type {
     uint8_t rank;                      /* AI_TENSOR */
     const int64_t *dim;                /* >= 0 or AI_DYNAMIC */
     const struct ai_type *inner;       /* of a tensor: its elements; of a handle: what it refers to */
+    const struct ai_attr *layout;      /* AI_TENSOR: how a processor is to keep it; NULL: as it likes */
     const struct ai_type *const *item; /* AI_FUNCTION: results, then operands */
     uint32_t n_result, n_operand;
     const uint8_t *raw; /* what is behind the code */
@@ -44,6 +45,7 @@ enum {
     AI_DENSE = 6,
     AI_RESOURCE = 7,
     AI_NAMED = 9,
+    AI_LAYOUT = 12, /* of a tensor: raw */
     AI_SYMBOL = 14,
     AI_PARAM = 16,
     AI_SCATTER_MODE = 20, /* a number, raw */
@@ -150,6 +152,15 @@ const ai_tree *ai_tree_read(arena *a, const void *data, size_t n, err *e);
 const ai_graph *ai_graph_find(const ai_tree *t, const char *name); /* NULL when absent */
 /* The named attribute of that name in an array or dictionary of such; NULL when absent. */
 const ai_attr *ai_attr_named(const ai_attr *list, const char *name);
+/* How a processor is to lay a tensor out, an AI_LAYOUT: alignments (one more than it has axes), interleave
+ * factors of its axes, in which kind of memory. */
+typedef struct {
+    int64_t align[AI_MAX_RANK + 1], interleave[AI_MAX_RANK];
+    uint32_t n_align, n_interleave;
+    uint64_t memory;
+} ai_layout;
+/* False: t says anything else. */
+bool ai_layout_read(const ai_attr *t, ai_layout *l);
 /* The only item of the named attribute of that name as text; NULL. */
 const char *ai_attr_text(const ai_attr *list, const char *name);
 /* The name of a graph's argument or result (AI_GRAPH_ARGS, AI_GRAPH_RESULTS); NULL when it has none. */

@@ -25,10 +25,13 @@ shows '^plan of main: .* 0 without a kernel'
 expect 0 '' "$millet" inspect "$case/tiny_none" --json
 shows '"asset_version":20260317'
 
-# One that can't be run can be looked at.
+# One of several functions, for one processor: they can be called, but it isn't a language model of a contract known here.
 expect 0 '' "$millet" inspect "$case/tiny_ios_b2"
 shows 'graph extend'
-expect 1 'op ax.copy_with_constraints_v1 .*a layout for one processor' "$millet" run "$case/tiny_ios_b2" --prompt a
+shows 'embedding_table  int8\[256,1,64\]{align 1,1,1,1; interleave 8,1,1; memory 1}'
+expect 0 '' "$millet" inspect "$case/tiny_ios_b2" --plan
+shows '^plan of prompt_opt: '
+expect 1 'contract coreai: .*function load_embeddings lacks input input_ids' "$millet" run "$case/tiny_ios_b2" --prompt a
 
 printf 'a text of some bytes' >"$work/text"
 expect 0 '' "$millet" score "$case/tiny_4bit" --text-file "$work/text"

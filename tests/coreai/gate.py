@@ -176,7 +176,18 @@ def compare_states(values, got):
         check(ours.shape == theirs.shape and error <= 1e-4, f"states {kind}: within {error:.2g}")
 
 
+def gate_rewritten(work):
+    """Every bundle that others wrote, read and written again by millet, is the same program to Apple's library."""
+    assets = sorted(cases.glob("coreai/**/*.aimodel")) + sorted(here.parent.glob("data/coreai/*.aimodel"))
+    for asset in assets:
+        again = work / "again.mlirb"
+        subprocess.run([pathlib.Path(millet).parent / "tests" / "rewrite", asset, again], check=True)
+        same = subprocess.run([sys.executable, here / "text.py", asset / "main.mlirb", again], timeout=900).returncode == 0
+        check(same, f"{asset.stem} written again")
+
+
 with tempfile.TemporaryDirectory() as d:
+    gate_rewritten(pathlib.Path(d))
     for m in ("tiny-qwen3.5", "tiny-qwen3"):
         gate(m, pathlib.Path(d))
 print(f"{len(failed)} failed")

@@ -79,13 +79,14 @@ static void opens(const maker *k, const char *says, const char *what) {
 
 /* All codes that are known of the format. cast: what comes of a tensor of such elements inside a graph;
  * constant: of a constant of eight that is used as numbers. NULL: it is read. bits: of an element that lies
- * inline; 0: it is no number. (Tensors, functions and handles as elements: test_cyclic_types.) */
+ * inline; 0: it is no number. (Tensors, functions and handles as elements: test_cyclic_types; tensors of code
+ * 3: test_layouts.) */
 static const struct {
     uint32_t code, bits;
     const char *cast, *constant;
 } types[] = {
     {2, 0, NULL, NULL},
-    {3, 0, "elements of type 3, tensor laid out for one processor", NULL},
+    {3, 0, NULL, NULL},
     {4, 8, NULL, NULL},
     {5, 64, "fp64", "fp64"},
     {6, 32, NULL, NULL},
@@ -173,7 +174,7 @@ static void test_constants(void **state) {
 
 /* ---- attributes ---- */
 
-static const uint32_t attributes[] = {1, 2, 3, 4, 5, 6, 7, 9, 14, 16, 20, 30, 31, 33, 35, 40, 45, 46};
+static const uint32_t attributes[] = {1, 2, 3, 4, 5, 6, 7, 9, 12, 14, 16, 20, 30, 31, 33, 35, 40, 45, 46};
 
 static bool listed_attribute(uint32_t code) {
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
@@ -210,6 +211,37 @@ static void test_attributes(void **state) {
     }
 }
 
+/* A layout is kept, and no reason not to run: what it says is for other memories. One that says something
+ * else than layouts do is kept too, but not written. */
+static void test_layouts(void **state) {
+    (void)state;
+    static const uint8_t raw[] = {0x05, 0x81, 0x05, 0x03, 0x21, 0x03}; /* 2: 32, 1; 1: 8; 1 */
+    static const char *const in[] = {"x"};
+    for (uint32_t n = sizeof raw - 1; n <= sizeof raw; n++) {
+        maker k = begin();
+        ai_attr layout = {.code = AI_LAYOUT, .raw = raw, .n_raw = sizeof raw};
+        ai_type laid_out = *floats(&k);
+        laid_out.layout = &layout;
+        const ai_value *x = ai_scope_argument(k.s, &laid_out);
+        x = ai_scope_value(k.s, "ax.copy_discarding_constraints_v1", floats(&k), x, NULL);
+        x = ai_scope_value(k.s, "ax.copy_with_constraints_v1", &laid_out, x, NULL);
+        assert_string_equal(ai_type_text(k.a, x->type), "fp32[2]{align 32,1; interleave 8; memory 1}");
+        write_file(&k, x, in, 20260317);
+        opens(&k, NULL, "layout");
+        err e = {0};
+        uint8_t digest[SHA256_BYTES];
+        const ai_tree *t = ai_tree_read(k.a, k.data, k.n, &e);
+        assert_non_null(t);
+        const ai_type *again = t->graph[0].body->arg[0]->type;
+        assert_int_equal(again->code, AI_TENSOR);
+        assert_string_equal(ai_type_text(k.a, again), ai_type_text(k.a, &laid_out));
+        ((ai_attr *)(uintptr_t)again->layout)->n_raw = n;
+        assert_int_equal(ai_tree_write(t, in_work("again"), NULL, NULL, digest, &e), n == sizeof raw);
+        if (n < sizeof raw) assert_string_equal(e.msg, "a layout of attribute 12 can't be written");
+        end(&k);
+    }
+}
+
 /* ---- ops and versions ---- */
 
 static void test_foreign_ops(void **state) {
@@ -222,7 +254,7 @@ static void test_foreign_ops(void **state) {
         {"execution.delegate_v1", "op execution.delegate_v1 (byte "},
         {"execution.delegate_v1", "work for a delegate, which only Apple's runtime has"},
         {"execution.target_spec_v1", "work for a delegate"},
-        {"ax.copy_with_constraints_v1", "a layout for one processor"},
+        {"ax.thing_v1", "a layout for one processor"},
         {"udml.thing_v1", "op udml.thing_v1 (byte "},
         {"primitive.add_v9", "an unknown op"},
     };
@@ -431,11 +463,12 @@ static void test_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),         cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_attributes),    cmocka_unit_test(test_foreign_ops),
-        cmocka_unit_test(test_asset_version), cmocka_unit_test(test_nested_regions),
-        cmocka_unit_test(test_nested_calls),  cmocka_unit_test(test_cyclic_types),
-        cmocka_unit_test(test_aliases),       cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_types),          cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_layouts),        cmocka_unit_test(test_attributes),
+        cmocka_unit_test(test_foreign_ops),    cmocka_unit_test(test_asset_version),
+        cmocka_unit_test(test_nested_regions), cmocka_unit_test(test_nested_calls),
+        cmocka_unit_test(test_cyclic_types),   cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }
