@@ -7,6 +7,9 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
+/* Heads larger than so many times the limit are refused before all of them is there. */
+#define HEAD_TIMES 4
+
 struct exchange;
 typedef struct {
     const char *method, *path; /* "/v1/models/" ends in a slash: what follows is the rest */
@@ -30,6 +33,13 @@ typedef struct exchange {
     double start;
     bool modern; /* HTTP/1.1 */
 } exchange;
+
+/* Where exchanges follow each other. */
+typedef struct {
+    http *h;
+    watched *w;
+    exchange *x; /* NULL: none is under way */
+} connection;
 
 /* What they all share. */
 struct http {
@@ -56,7 +66,12 @@ enum MHD_Result exchange_json(exchange *x, int status, const str *body);
 enum MHD_Result exchange_error(exchange *x, const api_error *e);
 /* Hands a response over with the headers that all have; drops it. */
 enum MHD_Result exchange_queue(exchange *x, int status, struct MHD_Response *r);
-watched *exchange_watched(const exchange *x);                     /* its connection's place in the watch */
+connection *connection_of(struct MHD_Connection *c);
+int socket_of(struct MHD_Connection *c);
+/* method, path: as they came; only printable ASCII of them is kept. */
+exchange *exchange_new(http *h, struct MHD_Connection *c, const char *method, const char *path);
+/* Logs and counts the exchange ctx, and drops it. */
+void exchange_end(void *ctx, const stream_counts *c);
 const char *exchange_header(const exchange *x, const char *name); /* NULL: absent */
 /* Waits for the job's answer, and sends it. */
 enum MHD_Result exchange_job(exchange *x);

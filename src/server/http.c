@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "server/exchange.h"
 #include "server/fatal.h"
+#include "server/malformed.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +18,8 @@
 /* Kernel memory for what a client hasn't read: what waits beyond is in the stream, which is bounded. */
 #define SEND_BUFFER (64 << 10)
 /* Memory of a connection for its request's head and the answer's, so that heads up to some times the limit
- * are refused here, in the API's form; what doesn't fit libmicrohttpd refuses, in its own. */
-#define HEAD_MEMORY(limit) (4 * (limit) + (16 << 10))
+ * are refused where their size can be told. */
+#define HEAD_MEMORY(limit) (HEAD_TIMES * (limit) + (16 << 10))
 /* Connections beyond the limit, for which the watch makes room. */
 #define SPARE 1
 
@@ -28,8 +29,12 @@ const char *exchange_header(const exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->c, MHD_HEADER_KIND, name);
 }
 
-watched *exchange_watched(const exchange *x) {
-    return MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+connection *connection_of(struct MHD_Connection *c) {
+    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+int socket_of(struct MHD_Connection *c) {
+    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
 enum MHD_Result exchange_queue(exchange *x, int status, struct MHD_Response *r) {
@@ -49,7 +54,7 @@ enum MHD_Result exchange_queue(exchange *x, int status, struct MHD_Response *r) 
         MHD_add_response_header(r, "Retry-After", text);
     }
     x->status = status;
-    enum MHD_Result ok = MHD_queue_response(x->c, (unsigned)status, r);
+    enum MHD_Result ok = queue_response(x->c, (unsigned)status, r);
     MHD_destroy_response(r);
     return ok;
 }
@@ -167,7 +172,7 @@ static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const ch
 }
 
 /* What leaves no doubt where the request ends, and whom it is for. (A Content-Length that is no number is
- * refused by libmicrohttpd.) */
+ * refused earlier: explain().) */
 static bool framed(exchange *x) {
     size_t n[3] = {0};
     api_error *e = &x->refused;
@@ -239,7 +244,7 @@ static enum MHD_Result preflight(exchange *x) {
 static enum MHD_Result answer(exchange *x, const char *path) {
     const char *allow;
     if (x->s) return exchange_job(x);
-    watch_serving(x->h->watch, exchange_watched(x));
+    watch_serving(x->h->watch, connection_of(x->c)->w);
     if (x->refused.status) return exchange_error(x, &x->refused);
     if (!x->route) return preflight(x);
     api_error unused = {0};
@@ -258,16 +263,21 @@ typedef struct {
     enum MHD_Result result;
 } call;
 
+exchange *exchange_new(http *h, struct MHD_Connection *c, const char *method, const char *path) {
+    exchange *x = mem_alloc(sizeof *x);
+    *x = (exchange){.h = h, .c = c, .start = clock_seconds()};
+    keep_word(x->method, sizeof x->method, method);
+    keep_word(x->path, sizeof x->path, path);
+    atomic_fetch_add(&h->busy, 1);
+    return x;
+}
+
 static void handle(void *ctx) {
     call *k = ctx;
     exchange *x = *k->own;
     if (!x) {
-        x = *k->own = mem_alloc(sizeof *x);
-        *x = (exchange){
-            .h = k->h, .c = k->c, .start = clock_seconds(), .modern = !strcmp(k->version, "HTTP/1.1")};
-        keep_word(x->method, sizeof x->method, k->method);
-        keep_word(x->path, sizeof x->path, k->path);
-        atomic_fetch_add(&k->h->busy, 1);
+        x = *k->own = connection_of(k->c)->x = exchange_new(k->h, k->c, k->method, k->path);
+        x->modern = !strcmp(k->version, "HTTP/1.1");
         k->result = begin(x, k->path);
     } else if (*k->n) {
         k->result = take_body(x, k->data, *k->n);
@@ -277,16 +287,10 @@ static void handle(void *ctx) {
     }
 }
 
-/* There may be no memory for bookkeeping anywhere. */
-static void guarded(void (*fn)(void *ctx), void *ctx) {
-    size_t wanted;
-    if (!mem_guard(NULL, fn, ctx, &wanted)) server_fatal(wanted);
-}
-
 static enum MHD_Result on_request(void *h, struct MHD_Connection *c, const char *path, const char *method,
                                   const char *version, const char *data, size_t *n, void **own) {
     call k = {h, c, path, method, version, data, n, own, MHD_NO};
-    guarded(handle, &k);
+    server_guarded(handle, &k);
     return k.result;
 }
 
@@ -311,7 +315,7 @@ static void log_line(const exchange *x, const stream_counts *c) {
 }
 
 /* Nothing more is made for it, either. */
-static void forget(void *ctx, const stream_counts *c) {
+void exchange_end(void *ctx, const stream_counts *c) {
     exchange *x = ctx;
     if (!x->h->o->quiet) log_line(x, c);
     METRICS_DO(x->h->metrics, x->h->metrics->responses[x->status / 100]++);
@@ -323,21 +327,23 @@ static void forget(void *ctx, const stream_counts *c) {
 static void complete(void *ctx) {
     exchange *x = ctx;
     const stream_counts none = {0};
-    watch_expecting(x->h->watch, exchange_watched(x));
+    connection *n = connection_of(x->c);
+    watch_expecting(x->h->watch, n->w);
+    n->x = NULL;
     if (x->s) {
         queue *q = x->h->q;
         stream_detach(x->s);
-        stream_close(x->s, forget, x);
+        stream_close(x->s, exchange_end, x);
         queue_poke(q);
     } else {
-        forget(x, &none);
+        exchange_end(x, &none);
     }
 }
 
 static void on_completed(void *h, struct MHD_Connection *c, void **own,
                          enum MHD_RequestTerminationCode code) {
     (void)h, (void)c, (void)code;
-    if (*own) guarded(complete, *own);
+    if (*own) server_guarded(complete, *own);
     *own = NULL;
 }
 
@@ -349,9 +355,10 @@ typedef struct {
 
 static void arrive(void *ctx) {
     arrival *k = ctx;
-    int fd = MHD_get_connection_info(k->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, size = SEND_BUFFER;
+    int fd = socket_of(k->c), size = SEND_BUFFER;
+    connection *n = *k->own = mem_alloc(sizeof *n);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    *k->own = watch_add(k->h->watch, fd);
+    *n = (connection){.h = k->h, .w = watch_add(k->h->watch, fd)};
 }
 
 static void on_connection(void *h, struct MHD_Connection *c, void **own,
@@ -359,9 +366,11 @@ static void on_connection(void *h, struct MHD_Connection *c, void **own,
     http *server = h;
     arrival k = {server, c, own};
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        guarded(arrive, &k);
+        server_guarded(arrive, &k);
     } else {
-        watch_remove(server->watch, *own);
+        connection *n = *own;
+        watch_remove(server->watch, n->w);
+        mem_free(n);
         *own = NULL;
     }
 }

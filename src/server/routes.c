@@ -84,7 +84,7 @@ static enum MHD_Result generate(exchange *x, read_request *read) {
     x->s = stream_new(resume, x->c);
     stream_attach(x->s, MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
     if (readers_take(x->h->readers, read, &x->body, x->s, x->start)) {
-        watch_answering(x->h->watch, exchange_watched(x), x->s);
+        watch_answering(x->h->watch, connection_of(x->c)->w, x->s);
         return exchange_job(x);
     }
     stream_release(x->s); /* for both who hold it */

@@ -48,6 +48,42 @@ def test_malformed():
         assert s.raw(b"GET http://localhost HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 404 ")
 
 
+def test_refused_below():
+    """What isn't HTTP is refused in one answer, in the API's form, logged and counted; then the connection is closed."""
+    post = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    chunked = post + b"Transfer-Encoding: chunked\r\n\r\n"
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    rows = [(b"GET / HTTP/9.9\r\n\r\n", 505, "unsupported_version"), (b"GET / HTTP/0.9\r\n\r\n", 505, "unsupported_version"),
+            (b"GET / HTTX/1.1\r\n\r\n", 400, "invalid_request"), (get + b"no colon\r\n\r\n", 400, "invalid_request"),
+            (get + b"Content-Length: 4\r\nno colon\r\n\r\n", 400, "invalid_request"),
+            (get + b"X: " + b"a" * 270000 + b"\r\n\r\n", 431, "request_header_too_large"),
+            (get + b"Cookie: " + b"a=b;" * 20000 + b"\r\n\r\n", 431, "request_header_too_large"),
+            (b"GET /" + b"a" * 270000 + b" HTTP/1.1\r\n\r\n", 414, "request_header_too_large"),
+            *((post + b"Content-Length: " + n + b"\r\n\r\n", 400, "invalid_header") for n in (b"x", b"-5", b"5x", b"0x5", b"")),
+            (post + b"Content-Length: 99999999999999999999999\r\n\r\n", 413, "request_too_large"),
+            (chunked + b"zz\r\n", 400, "invalid_chunk"), (chunked + b"5\r\nabcdefg\r\n", 400, "invalid_chunk"),
+            (chunked + b"f" * 17 + b"\r\nx", 413, "request_too_large"), (chunked + b"f" * 300000 + b"\r\nx", 413, "request_too_large"),
+            (chunked + b"0" * 300000 + b"\r\nx", 400, "invalid_chunk")]
+    with serving() as s:
+        for data, status, code in rows:
+            head, _, body = s.raw(data).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 %d " % status) and head.count(b"\r\nDate: ") == 1 and b"\r\nConnection: close" in head, (data[:80], head)
+            assert b"\r\nContent-Type: application/json" in head and b"\r\nContent-Length: %d" % len(body) in head, head
+            assert json.loads(body)["error"]["code"] == code, (data[:80], body)
+        # behind what was answered, and where nobody reads the answer
+        answer = s.raw(get + b"\r\n" + get + b"no colon\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1 400 ") == 1 and answer.endswith(b"}}\n"), answer
+        for _ in range(50):
+            with s.connect() as c:
+                c.sendall(rows[0][0])
+        s.until(lambda: s.metric('responses_total{status="5xx"}') == 52 and s.metric("connections") <= 1)
+        assert s.metric('responses_total{status="4xx"}') == len(rows) - 2 + 1
+        lines = s.errors().splitlines()
+        for status in (505, 400, 431, 414, 413):
+            assert any(re.fullmatch(rf"[\d-]+T[\d:]+Z - - {status} total=[\d.]+s", line) for line in lines), status
+        assert any(f" POST /v1/completions 400 " in line for line in lines) and s.post("/v1/completions", SHORT)[0] == 200
+
+
 def test_sizes():
     with serving("--max-body", 2000) as s:
         for n, chunked in ((2500, False), (9000, False), (10_000_000, False), (2500, True), (9000, True)):
