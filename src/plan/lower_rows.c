@@ -221,18 +221,12 @@ bool lower_fused_rope(lower *l, const ir_op *op) {
     return true;
 }
 
-/* Bytes of scratch that both linears need. */
-static size_t up_to_64(const step_linear part[2]) {
-    size_t a = part[0].c.scratch, b = part[1].c.scratch;
-    return ((a > b ? a : b) + 63) / 64 * 64;
-}
-
 /* The step of gate and up for one row of x. */
 static plan_step *one_gated(lower *l, const step_linear part[2], const char *name, int64_t grain,
                             const place *y, const place x[2]) {
     step_gated *s = ARENA_NEW(l->a, step_gated);
     int64_t n = part[0].w.rows;
-    *s = (step_gated){{part[0], part[1]}, up_to_64(part)};
+    *s = (step_gated){{part[0], part[1]}, scratch_for(part[0].c.scratch, part[1].c.scratch)};
     lower_need_scratch(l, s->up + (size_t)n * sizeof(float));
     return lower_emit(l, run_gated, s, name, n, grain, y, 1, x, 2);
 }
@@ -244,7 +238,8 @@ static plan_step *many_gated_rows(lower *l, const step_linear part[2], const cha
     step_gated_rows *s = ARENA_NEW(l->a, step_gated_rows);
     int64_t n = part[0].w.rows;
     *s = (step_gated_rows){.part = {part[0], part[1]},
-                           .made = up_to_64(part) + ((size_t)n * sizeof(float) + 63) / 64 * 64};
+                           .made = scratch_for(part[0].c.scratch, part[1].c.scratch) +
+                                   ((size_t)n * sizeof(float) + 63) / 64 * 64};
     lower_need_scratch(l, s->made + (size_t)(2 * part[0].m * GATED_ROWS) * sizeof(float));
     grain = (grain + GATED_ROWS - 1) / GATED_ROWS * GATED_ROWS;
     return lower_emit(l, run_gated_rows, s, name, n, grain, y, 1, x, 2);

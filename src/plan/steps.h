@@ -238,6 +238,11 @@ typedef struct {
 plan_fn run_norm_prepare, run_swiglu_prepare;
 #define PLAN_PREPARED 16
 
+/* Bytes of scratch for either of two kernels: what lies behind them begins on a cache line. */
+static inline size_t scratch_for(size_t a, size_t b) {
+    return ((a > b ? a : b) + 63) / 64 * 64;
+}
+
 /* p: silu(gate) * up [n], x of gate, x of up (prepared). Units are rows of both weights. */
 typedef struct {
     step_linear part[2];

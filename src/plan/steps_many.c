@@ -36,8 +36,7 @@ void many_linear(const void *param, const plan_rows *r, int64_t lo, int64_t hi, 
 
 /* Where in the scratch the chunks of `up` begin. */
 static size_t up_at(const step_gated *s) {
-    size_t gate = s->part[0].many.scratch, up = s->part[1].many.scratch;
-    return ((gate > up ? gate : up) + 63) / 64 * 64;
+    return scratch_for(s->part[0].many.scratch, s->part[1].many.scratch);
 }
 
 void many_gated(const void *param, const plan_rows *r, int64_t lo, int64_t hi, plan_worker *w) {

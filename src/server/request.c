@@ -142,22 +142,11 @@ void request_free(request *r) {
     r->constraint = NULL;
 }
 
-/* The place, once, and what is wrong there: "line 2 column 7: expected ...". */
-static void bad_json(const err *x, api_error *e) {
-    static const char what[] = "body: ", at[] = "not valid JSON at ";
-    const char *s = x->msg + (strncmp(x->msg, what, sizeof what - 1) ? 0 : sizeof what - 1);
-    if (!strncmp(s, at, sizeof at - 1)) s += sizeof at - 1;
-    const char *byte = strstr(s, " (byte "), *rest = byte ? strchr(byte, ')') : NULL;
-    int n = (int)(rest ? (size_t)(byte - s) : strlen(s));
-    api_fail(e, 400, "invalid_json", NULL, "We could not parse the JSON body of your request: %.*s%s", n, s,
-             rest ? rest + 1 : "");
-}
-
 const json *request_parse(arena *a, const void *body, size_t n, api_error *e) {
     err x = {0};
-    const json *root = json_parse(a, "body", body, n, &x);
+    const json *root = json_parse(a, "The body of your request", body, n, &x);
     if (!root)
-        bad_json(&x, e);
+        api_fail(e, 400, "invalid_json", NULL, "%s", x.msg);
     else if (root->kind != JSON_OBJECT)
         api_fail(e, 400, "invalid_json", NULL, "The body of your request must be a JSON object, but is %s.",
                  json_kind_name(root->kind));

@@ -30,8 +30,7 @@ static void end(http *h) {
     if (active + waiting)
         fprintf(stderr,
                 "millet: ending: replies in the making: %llu (%g s to finish); waiting, refused now: %llu; "
-                "interrupt "
-                "again to end at once\n",
+                "interrupt again to end at once\n",
                 active, o->grace, waiting);
     else
         fputs("millet: ending\n", stderr);

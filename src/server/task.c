@@ -151,7 +151,7 @@ bool task_begin(task *t, const request *r, const served_model *m, err *e) {
     sampler_options o = r->sampling;
     size_t k = t->index % (size_t)r->n;
     t->prompt = r->prompt[t->index / (size_t)r->n];
-    o.seed += k; /* choices differ */
+    o.seed += k; /* choices differ, and each can be made alone */
     t->most = most_new(t, r, m);
     t->begun = true;
     t->s = sampler_new(&o, lm_sample_limit(m->m), e);
