@@ -174,7 +174,7 @@ def test_errors():
             code, got = s.post("/v1/completions", body)
             assert code == 400 and got["error"]["code"] == "invalid_json", got
         for body, place in (('{"prompt": "abc', 15), ('{"prompt": 1,, "n": 1}', 14), ('{"prompt": 1} x', 14), ("[1, 2", 5)):
-            found = int(re.search(r"request: column (\d+): ", s.post("/v1/completions", body)[1]["error"]["message"])[1])
+            found = int(re.search(r"request: not valid JSON at column (\d+) ", s.post("/v1/completions", body)[1]["error"]["message"])[1])
             assert abs(found - 1 - place) <= 1, (body, found)
         assert s.post("/v1/completions", {"prompt": "x", "user": "u", "metadata": {}, "temperature": None})[0] == 200
         c = s.client()
