@@ -260,6 +260,12 @@ static bool bind_input(caller *c, const call *k, const contract_feature *b, cons
 
 /* ---- the packages in turn ---- */
 
+static bool carries(const contract_stage *g) {
+    for (size_t b = 0; b < g->n_input; b++)
+        if (g->input[b].is == MEANS_CARRIED) return true;
+    return false;
+}
+
 bool caller_stage(caller *c, const call *k, size_t i, rt_call *r, err *e) {
     const contract_stage *g = &k->fn->stage[i];
     const rt_tensor *hidden = i ? &c->hidden : NULL;
@@ -270,6 +276,7 @@ bool caller_stage(caller *c, const call *k, size_t i, rt_call *r, err *e) {
                    .n_in = g->n_input,
                    .out = c->out,
                    .find_nonfinite = k->find,
+                   .wide = g->logits && !carries(g),
                    .cancel = k->h ? k->h->cancel : NULL,
                    .leave_states = true}; /* prefix_recover() */
     return true;
@@ -303,7 +310,9 @@ static bool show_handed(caller *c, const call *k, size_t i, const rt_tensor *t, 
 static bool check_output(const caller *c, const contract_stage *g, const contract_feature *b, size_t i,
                          err *e) {
     const rt_tensor *t = &c->out[b->at];
-    if (ir_type_compatible(&t->type, &b->type)) return true;
+    ir_type is = t->type;
+    if (is.dtype == DT_FP32 && b->type.dtype == DT_FP16) is.dtype = DT_FP16; /* given wide */
+    if (ir_type_compatible(&is, &b->type)) return true;
     return err_set(e, ERR_INVALID, "%s: function %s: output %s has another shape than is declared",
                    c->m->name[i], g->function, t->name);
 }

@@ -196,9 +196,12 @@ static bool give_tensor(run *r, size_t i, const char *name, const ref_tensor *t,
     if (dtype_bits((ir_dtype)t->type.dtype) < 8)
         return err_set(e, ERR_UNSUPPORTED, "%s is %s, which can't be returned", name,
                        dtype_name((ir_dtype)t->type.dtype));
-    bool as_is = t->type.dtype == DT_FP32 || t->type.dtype == DT_INT32;
-    if (as_is && r->engine && engine_holds(r->engine, t->buf)) { /* until the next run */
-        r->c->out[i] = (rt_tensor){name, t->type, t->cell};
+    ir_dtype d = (ir_dtype)t->type.dtype;
+    bool round = r->c->wide && d == DT_FP16;
+    if ((d == DT_FP32 || d == DT_INT32 || round) && r->engine && engine_holds(r->engine, t->buf)) {
+        rt_tensor *o = &r->c->out[i];
+        *o = (rt_tensor){name, t->type, t->cell}; /* until the next run */
+        if (round) o->type.dtype = DT_FP32, num_round_f16_all(ref_floats(t), (size_t)ref_count(t));
         return true;
     }
     void *data = mem_try((size_t)ir_type_bytes(&t->type), 1);

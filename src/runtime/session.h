@@ -55,7 +55,8 @@ typedef struct {
     bool find_nonfinite; /* fail (ERR_NUMERIC) at the first op that makes a NaN without having got one, or an
                             infinity from finite operands (a mask of -inf is no offence) */
     const atomic_bool *cancel; /* once set, no further step begins: ERR_CANCELLED. NULL */
-    bool leave_states;         /* for callers that know which parts of them a failed run can't have written */
+    bool wide; /* fp16 outputs may be given as fp32, values of fp16 all the same, which spares two copies */
+    bool leave_states; /* for callers that know which parts of them a failed run can't have written */
 } rt_call;
 bool rt_run(rt_session *s, rt_call *c, err *e);
 
