@@ -120,7 +120,7 @@ static void test_made(void **state) {
     static const char *const names[] = {
         "weight_e4m3",     "weight_e5m2", "weight_si8_zero", "weight_ui4_zero", "weight_si8_bias",
         "weight_ui4_both", "palette1",    "palette2",        "palette3",        "palette4",
-        "palette6",        "palette8",    "branch",          "gather_mm"};
+        "palette6",        "palette8",    "branch",          "gather_mm",       "dequantized"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (int k = 0; k < 2; k++) run_made(names[i], modes[k], false);
 }

@@ -126,26 +126,13 @@ static void test_cases(void **state) {
 /* Of tests/oracle/make_coreai_ops.py, written by Apple's library. */
 static void test_made(void **state) {
     (void)state;
-    static const char *const made[] = {"weight_e4m3",
-                                       "weight_e5m2",
-                                       "weight_si8_zero",
-                                       "weight_ui4_zero",
-                                       "weight_si8_bias",
-                                       "weight_ui4_both",
-                                       "palette1",
-                                       "palette2",
-                                       "palette3",
-                                       "palette4",
-                                       "palette6",
-                                       "palette8",
-                                       "branch",
-                                       "gather_mm",
-                                       "composite_norms",
-                                       "composite_ropes",
-                                       "composite_attentions",
-                                       "composite_deltas",
-                                       "composite_gathers",
-                                       "composite_untrue"};
+    static const char *const made[] = {"weight_e4m3",      "weight_e5m2",       "weight_si8_zero",
+                                       "weight_ui4_zero",  "weight_si8_bias",   "weight_ui4_both",
+                                       "palette1",         "palette2",          "palette3",
+                                       "palette4",         "palette6",          "palette8",
+                                       "branch",           "gather_mm",         "dequantized",
+                                       "composite_norms",  "composite_ropes",   "composite_attentions",
+                                       "composite_deltas", "composite_gathers", "composite_untrue"};
     const char *root = getenv("MILLET_SOURCE");
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         char path[300];
