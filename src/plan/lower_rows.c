@@ -96,12 +96,13 @@ static void emit_norm(lower *l, lower_norm m, const char *name, const place *y) 
     l->norm = m;
 }
 
-/* The newest step is a norm (or a rotation), v is its result in the same order, and nobody else wants that.
- */
+/* The newest step is a norm (or a rotation), v is its whole result in the same order, and nobody else wants
+ * that. */
 static bool newest_norm(lower *l, const ir_value *v, const place *at) {
     const lower_norm *m = &l->norm;
     return m->step && m->step == l->p->n_step && at->space == SPACE_ACT && at->buffer == m->y.buffer &&
-           at->first == 0 && !at->store && place_is_dense(at) && lower_alone(l, v);
+           at->first == 0 && !at->store && place_is_dense(at) &&
+           ir_type_count(&at->type) == ir_type_count(&m->y.type) && lower_alone(l, v);
 }
 
 static bool fast_norm(lower *l, const ir_op *op, const place *x, const place *y) {

@@ -186,8 +186,16 @@ plan_step *lower_updates(plan_step *s) {
     return s;
 }
 
+/* Nobody looks at the other parts of what v is a part of. */
+static bool only_part(const lower *l, const ir_value *v) {
+    for (uint32_t i = 0; i < v->def->n_out; i++)
+        if (v->def->out[i] != v && l->uses[v->def->out[i]->id]) return false;
+    return true;
+}
+
 bool lower_alone(const lower *l, const ir_value *v) {
-    while (l->uses[v->id] == 1 && v->def && lower_is_view(v->def)) v = ir_in(v->def, A_x);
+    for (; l->uses[v->id] == 1 && v->def && lower_is_view(v->def); v = ir_in(v->def, A_x))
+        if (!only_part(l, v)) return false;
     return l->uses[v->id] == 1;
 }
 

@@ -8,9 +8,14 @@
 
 /* Two graphs sum in another order; the package keeps each state as a sum of two fp16 numbers, 22 bits. */
 #define WITHIN 5e-5
+/* The same where weights that nobody has trained make the rounding of recurrent layers larger: transformers
+ * in fp32 is 5e-5 from either, on the last token alone. The second one's logits reach 35. */
+#define WITHIN_UNTRAINED 1e-4
+#define WITHIN_LARGE     2e-4
 
 typedef struct {
     const char *model, *preset; /* of the package */
+    double within;
 } pair;
 
 typedef struct {
@@ -69,7 +74,7 @@ static void compare(const pair *k, const lm *package, const lm *bundle, const or
     double d = largest_difference(x[0].row, x[1].row, n * (int64_t)width);
     print_message("%s %s, %s, %s: within %.2g\n", k->model, k->preset, mode == RT_FAST ? "fast" : "strict",
                   one ? "one by one" : "as chosen", d);
-    assert_true(d <= WITHIN);
+    assert_true(d <= k->within);
 }
 
 static void agree(void **state) {
@@ -83,15 +88,21 @@ static void agree(void **state) {
     close_oracle(&o);
 }
 
-#define AGREE(model, preset)                                                                                 \
+#define AGREE(model, preset, within)                                                                         \
     {                                                                                                        \
         model " " preset, agree, NULL, NULL, &(pair) {                                                       \
-            model, preset                                                                                    \
+            model, preset, within                                                                            \
         }                                                                                                    \
     }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {AGREE("tiny-qwen3.5", "chunks"), AGREE("tiny-qwen3", "chunks"),
-                                       AGREE("tiny-qwen3", "single")};
+    const struct CMUnitTest tests[] = {AGREE("tiny-qwen3.5", "chunks", WITHIN),
+                                       AGREE("tiny-qwen3", "chunks", WITHIN),
+                                       AGREE("tiny-qwen3", "single", WITHIN),
+                                       AGREE("rand-llama", "chunks", WITHIN),
+                                       AGREE("rand-qwen2", "chunks", WITHIN),
+                                       AGREE("rand-qwen3-bigvocab", "chunks", WITHIN),
+                                       AGREE("rand-qwen3.5-untied", "chunks", WITHIN_UNTRAINED),
+                                       AGREE("rand-qwen3.5-textonly", "chunks", WITHIN_LARGE)};
     return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }
