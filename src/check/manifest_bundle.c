@@ -58,7 +58,7 @@ static void verify_language(verify *v, const char *name) {
     verify_int(v, name, language, "vocab_size", m->form.vocab);
     verify_int(v, name, language, "max_context_length", m->form.context);
     verify_states(v, name, language, m);
-    bool embedded = json_int(language, "embedded_tokenizer", 1) != 0;
+    bool embedded = json_bool(language, "embedded_tokenizer", true);
     if (embedded && !m->text) verify_fail(v, "tokenizer", "embedded_tokenizer", "a tokenizer", "nothing");
     lm_close(m);
 }

@@ -74,21 +74,27 @@ static void add_states(str *s, const ir_function *f) {
 bool job_write_bundle_metadata(job *j, err *e) {
     str s = {0};
     const char *name = j->package[0].name;
+    char digest[SHA256_HEX];
+    if (j->o->recipe && !sha256_file(j->o->recipe, digest, NULL, e)) return false;
     str_adds(&s, "{\"metadata_version\":\"0.2\",\"kind\":\"llm\",");
     record_string(&s, "name", job_printable(j->a, j->model_name, '?'));
     str_adds(&s, ",\"producer\":\"" ASSET_PRODUCER "\",\"assets\":{");
     record_string(&s, "main", name);
     str_adds(&s, "},\"language\":{");
-    record_string(&s, "tokenizer", job_tokenizer_name(j));
+    /* the key is required: whose tokenizer it is, where there is none in the bundle */
+    record_string(&s, "tokenizer",
+                  j->has_tokenizer ? job_tokenizer_name(j) : job_printable(j->a, j->model_name, '?'));
     str_printf(&s,
-               ",\"vocab_size\":%" PRId64 ",\"max_context_length\":%" PRId64 ",\"embedded_tokenizer\":true,",
-               checkpoint_config(j->c)->vocab, j->graph_options.context);
+               ",\"vocab_size\":%" PRId64 ",\"max_context_length\":%" PRId64 ",\"embedded_tokenizer\":%s,",
+               checkpoint_config(j->c)->vocab, j->graph_options.context, j->has_tokenizer ? "true" : "false");
     add_states(&s, j->package[0].g.program->func[0]);
     str_adds(&s, "},\"source\":{");
     record_model(&s, j);
     str_adds(&s, "},\"compression\":{");
-    record_string(&s, "scheme", j->o->quantize ? j->o->quantize : "none");
+    record_string(&s, "scheme", job_scheme_name(j));
     str_addc(&s, ',');
+    if (j->o->recipe) record_string(&s, "recipe_sha256", digest);
+    if (j->o->recipe) str_addc(&s, ',');
     record_string(&s, "precision", job_precision_name(j));
     str_adds(&s, "},\"stop_ids\":");
     record_stop_ids(&s, j);

@@ -48,7 +48,8 @@ const char *job_tokenizer_name(const job *j) {
 const char *job_scheme_name(const job *j) {
     const quant_recipe *r = &j->recipe;
     bool wide = j->graph_options.precision == PRECISION_FLOAT32 && !j->compress;
-    const char *s = wide ? "fp32" : r->weights.name;
+    const char *s = wide && !j->coreai ? "fp32" : r->weights.name;
+    if (j->coreai) return j->o->recipe ? arena_printf(j->a, "%s-recipe", s) : s;
     if (r->vocab_apart) s = arena_printf(j->a, "%s-vocab-%s", s, r->vocab.name);
     return r->n_rule ? arena_printf(j->a, "%s-recipe", s) : s;
 }
@@ -56,7 +57,7 @@ const char *job_scheme_name(const job *j) {
 const char *job_artifact_name(const job *j) {
     const models_options *o = &j->graph_options;
     const char *head = arena_printf(j->a, "%s_ctx%" PRId64, job_slug(j), o->context);
-    if (j->coreai) return arena_printf(j->a, "%s_coreai_%s", head, j->o->quantize ? j->o->quantize : "none");
+    if (j->coreai) return arena_printf(j->a, "%s_coreai_%s", head, job_scheme_name(j));
     if (o->preset == PRESET_SINGLE)
         return arena_printf(j->a, "%s_single_topk%" PRId64 "_%s", head, o->top_k, job_scheme_name(j));
     return arena_printf(j->a, "%s_chunks%zu_%s_%s_%s_gqagrouped", head, j->n_chunk,

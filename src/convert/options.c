@@ -86,6 +86,15 @@ static bool read_chunks(job *j, err *e) {
     return err_set(e, ERR_USAGE, "--chunks %.50s: expected auto, or 1 to %d", s, MAX_CHUNKS);
 }
 
+static bool read_group_size(job *j, err *e) {
+    int64_t size = j->o->group_size;
+    quant_recipe *r = &j->recipe;
+    if (size < 0) return err_set(e, ERR_USAGE, "group size %" PRId64 ": expected 1 or more", size);
+    if (size && r->weights.kind == QUANT_LUT) r->weights.group = size;
+    if (size && r->vocab.kind == QUANT_LUT) r->vocab.group = size;
+    return true;
+}
+
 /* The names that Core AI's exporters have for sets of schemes. The embedding stays fp16; hu: the head is
  * compressed, and the embedding that it shares its weight with is a constant of its own. */
 static const struct {
@@ -96,34 +105,71 @@ static const struct {
     {"int4lin", "w4", false}, {"lut4", "lut4", false}, {"lut6", "lut6", false},     {"lut8", "lut8", false},
 };
 
+static bool refuse_channel_scales(const char *name, err *e) {
+    return strcmp(name, "w8") ||
+           err_set(e, ERR_USAGE,
+                   "scheme w8 is not offered for format coreai: int8 per channel gives garbage on the "
+                   "GPU delegate; int8lin has a scale for each 32 weights");
+}
+
+/* What a rule of a recipe may name: one scheme, by the format's name. */
+static bool coreai_scheme_by_name(quant_scheme *s, const char *name, err *e) {
+    if (!refuse_channel_scales(name, e)) return false;
+    for (size_t i = 0; i < sizeof coreai_schemes / sizeof *coreai_schemes; i++) {
+        if (strcmp(name, coreai_schemes[i].name) || coreai_schemes[i].head) continue;
+        if (!quant_scheme_by_name(s, coreai_schemes[i].weights, e)) return false;
+        s->name = coreai_schemes[i].name;
+        return true;
+    }
+    return err_set(e, ERR_USAGE,
+                   "scheme %.50s: rules for format coreai have none, int8lin, int4lin, lut4, lut6 and lut8",
+                   name);
+}
+
+/* Rules of the file first, then those that the scheme has. */
+static bool read_coreai_rules(job *j, err *e) {
+    quant_recipe *r = &j->recipe;
+    const quant_rule *own = r->rule;
+    size_t n_own = r->n_rule;
+    if (!j->o->recipe) return true;
+    if (!quant_recipe_read(r, j->a, j->o->recipe, coreai_scheme_by_name, e)) return false;
+    quant_rule *all = ARENA_ARRAY(j->a, quant_rule, r->n_rule + n_own);
+    if (r->n_rule) memcpy(all, r->rule, r->n_rule * sizeof *all);
+    if (n_own) memcpy(all + r->n_rule, own, n_own * sizeof *all);
+    r->rule = all;
+    r->n_rule += n_own;
+    return true;
+}
+
+/* Scheme i of the table for all linear layers. */
+static bool set_coreai_scheme(job *j, size_t i, err *e) {
+    quant_recipe *r = &j->recipe;
+    r->vocab_apart = true;
+    j->compress = i > 1 || j->o->recipe;
+    j->graph_options.fp16_weights = j->compress;
+    if (!quant_scheme_by_name(&r->weights, coreai_schemes[i].weights, e) ||
+        !quant_scheme_by_name(&r->vocab, "fp16", e))
+        return false;
+    r->weights.name = coreai_schemes[i].name;
+    if (!coreai_schemes[i].head) return true;
+    quant_rule *rule = ARENA_NEW(j->a, quant_rule);
+    *rule = (quant_rule){"lm_head_weight", r->weights};
+    r->rule = rule;
+    r->n_rule = 1;
+    j->graph_options.untied_head = true;
+    return true;
+}
+
 static bool read_coreai_recipe(job *j, err *e) {
     const convert_options *o = j->o;
-    quant_recipe *r = &j->recipe;
     const char *name = o->quantize ? o->quantize : "none";
-    if (!strcmp(name, "w8"))
-        return err_set(e, ERR_USAGE,
-                       "scheme w8 is not offered for format coreai: int8 per channel gives garbage on the "
-                       "GPU delegate; int8lin has a scale for each 32 weights");
+    if (!refuse_channel_scales(name, e)) return false;
     if (o->vocab && strcmp(o->vocab, "same"))
         return err_set(e, ERR_USAGE,
                        "--vocab is for --format coreml; scheme int8hu compresses the head of a bundle");
-    for (size_t i = 0; i < sizeof coreai_schemes / sizeof *coreai_schemes; i++) {
-        if (strcmp(name, coreai_schemes[i].name)) continue;
-        r->vocab_apart = true;
-        j->compress = i > 1;
-        j->graph_options.fp16_weights = j->compress;
-        if (!quant_scheme_by_name(&r->weights, coreai_schemes[i].weights, e) ||
-            !quant_scheme_by_name(&r->vocab, "fp16", e))
-            return false;
-        if (coreai_schemes[i].head) {
-            quant_rule *rule = ARENA_NEW(j->a, quant_rule);
-            *rule = (quant_rule){"lm_head_weight", r->weights};
-            r->rule = rule;
-            r->n_rule = 1;
-            j->graph_options.untied_head = true;
-        }
-        return true;
-    }
+    for (size_t i = 0; i < sizeof coreai_schemes / sizeof *coreai_schemes; i++)
+        if (!strcmp(name, coreai_schemes[i].name))
+            return set_coreai_scheme(j, i, e) && read_group_size(j, e) && read_coreai_rules(j, e);
     return err_set(e, ERR_USAGE,
                    "--quantize %.50s: format coreai has none, int8lin, int8hu, int4lin, lut4, lut6 and lut8",
                    name);
@@ -137,19 +183,16 @@ static bool is_coreai_only(const char *name) {
 bool job_read_recipe(job *j, err *e) {
     const convert_options *o = j->o;
     quant_recipe *r = &j->recipe;
-    if (j->coreai && !o->recipe) return read_coreai_recipe(j, e);
+    if (j->coreai) return read_coreai_recipe(j, e);
     if (!j->coreai && is_coreai_only(o->quantize))
         return err_set(e, ERR_USAGE, "--quantize %s is for --format coreai; see w8b32 and w4", o->quantize);
     r->vocab_apart = o->vocab && strcmp(o->vocab, "same");
     j->compress = o->quantize || r->vocab_apart || o->recipe;
     if (!quant_scheme_by_name(&r->weights, o->quantize ? o->quantize : "fp16", e)) return false;
     if (r->vocab_apart && !quant_scheme_by_name(&r->vocab, o->vocab, e)) return false;
-    if (o->group_size < 0)
-        return err_set(e, ERR_USAGE, "group size %" PRId64 ": expected 1 or more", o->group_size);
-    if (o->group_size && r->weights.kind == QUANT_LUT) r->weights.group = o->group_size;
-    if (o->group_size && r->vocab.kind == QUANT_LUT) r->vocab.group = o->group_size;
+    if (!read_group_size(j, e)) return false;
     j->graph_options.fp16_weights = j->compress;
-    return !o->recipe || quant_recipe_read(r, j->a, o->recipe, e);
+    return !o->recipe || quant_recipe_read(r, j->a, o->recipe, quant_scheme_by_name, e);
 }
 
 static bool read_plan(job *j, err *e) {

@@ -69,12 +69,11 @@ static void add_part(str *s, const job *j, const job_package *p) {
                (end < vocab ? end : vocab) - 1);
 }
 
-/* Why a weight stays as it is, or its scheme; a bundle's has the name that its format has for all of them. */
+/* Why a weight stays as it is, or its scheme. */
 static const char *reason(const job *j, const quant_result *r) {
-    bool named = j->coreai && !j->o->recipe;
-    if (!r->why) return named && j->o->quantize ? j->o->quantize : r->scheme.name;
+    if (!r->why) return r->scheme.name;
     if (*r->why) return r->why;
-    return named ? "left alone by the scheme" : "asked for";
+    return j->coreai && !j->o->recipe ? "left alone by the scheme" : "asked for";
 }
 
 /* One line a scheme: how many weights, bits, error; and one for each reason why weights stay as they are. */

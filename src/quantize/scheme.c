@@ -24,7 +24,8 @@ const quant_scheme *quant_scheme_kept(bool four_bits) {
     return s;
 }
 
-static bool read_rule(quant_rule *r, arena *a, const json *j, size_t number, err *e) {
+static bool read_rule(quant_rule *r, arena *a, const json *j, size_t number, quant_scheme_fn *by_name,
+                      err *e) {
     const json *match = json_get_kind(j, "match", JSON_STRING),
                *scheme = json_get_kind(j, "scheme", JSON_STRING);
     if (!match || !scheme)
@@ -34,7 +35,7 @@ static bool read_rule(quant_rule *r, arena *a, const json *j, size_t number, err
             return err_set(e, ERR_FORMAT, "rule %zu: unknown key \"%.50s\"", number, m->key);
     }
     r->pattern = arena_str(a, match->s);
-    if (!quant_scheme_by_name(&r->scheme, scheme->s, e)) return err_where(e, "rule %zu", number);
+    if (!by_name(&r->scheme, scheme->s, e)) return err_where(e, "rule %zu", number);
     if (!json_get(j, "group_size")) return true;
     int64_t group = json_int(j, "group_size", 0);
     if (group < 1 || r->scheme.kind != QUANT_LUT)
@@ -44,7 +45,7 @@ static bool read_rule(quant_rule *r, arena *a, const json *j, size_t number, err
     return true;
 }
 
-bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, err *e) {
+bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, quant_scheme_fn *by_name, err *e) {
     const json *j = json_parse_file(a, path, e), *rules = json_get_kind(j, "rules", JSON_ARRAY);
     if (!j) return false;
     if (!rules) return err_set(e, ERR_FORMAT, "%s: expected {\"rules\": [...]}", path);
@@ -54,7 +55,7 @@ bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, err *e) {
     quant_rule *rule = ARENA_ARRAY(a, quant_rule, rules->len);
     size_t n = 0;
     JSON_EACH(item, rules) {
-        if (!read_rule(&rule[n], a, item, n + 1, e)) return err_where(e, "%s", path);
+        if (!read_rule(&rule[n], a, item, n + 1, by_name, e)) return err_where(e, "%s", path);
         n++;
     }
     r->rule = rule;

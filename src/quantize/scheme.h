@@ -43,6 +43,8 @@ typedef struct {
     unsigned threads; /* 0: all cores */
 } quant_recipe;
 
-/* Reads {"rules": [{"match": PATTERN, "scheme": NAME, "group_size": N}, ...]}. */
-bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, err *e);
+/* A scheme by name, as quant_scheme_by_name(): a format may have names of its own, or fewer schemes. */
+typedef bool quant_scheme_fn(quant_scheme *s, const char *name, err *e);
+/* Reads {"rules": [{"match": PATTERN, "scheme": NAME, "group_size": N}, ...]} in place of r's rules. */
+bool quant_recipe_read(quant_recipe *r, arena *a, const char *path, quant_scheme_fn *by_name, err *e);
 #endif
