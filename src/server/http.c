@@ -12,14 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A request refused for its size is still read, up to so many times the limit, so that its sender gets to see
- * why. */
-#define SWALLOW 8
 /* Kernel memory for what a client hasn't read: what waits beyond is in the stream, which is bounded. */
 #define SEND_BUFFER (64 << 10)
 /* Memory of a connection for its request's head and the answer's, so that heads up to some times the limit
  * are refused where their size can be told. */
 #define HEAD_MEMORY(limit) (HEAD_TIMES * (limit) + (16 << 10))
+/* What names of headers are made of. */
+#define TOKEN "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 /* Connections beyond the limit, for which the watch makes room. */
 #define SPARE 1
 
@@ -162,29 +161,47 @@ static bool admit(exchange *x, const char *path) {
     return true;
 }
 
-static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value) {
-    size_t *n = ctx;
-    (void)kind, (void)value;
-    n[0] += !strcasecmp(name, "Content-Length");
-    n[1] += !strcasecmp(name, "Transfer-Encoding");
-    n[2] += !strcasecmp(name, "Host");
+typedef struct {
+    size_t lengths, codings, hosts;
+    bool malformed;
+} census;
+
+/* A name is a token (RFC 9110, 5.6.2), a value has no control characters. libmicrohttpd 0.9.75 takes a folded
+ * line, which RFC 9112 has abolished, for more of the name, which is moved for it: then the value doesn't
+ * follow. */
+static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, size_t n_name,
+                                    const char *value, size_t n_value) {
+    census *n = ctx;
+    (void)kind;
+    n->malformed |= !n_name || strspn(name, TOKEN) != n_name;
+    n->malformed |= value && (uintptr_t)value <= (uintptr_t)name + n_name;
+    for (size_t i = 0; i < n_value; i++)
+        n->malformed |= ((unsigned char)value[i] < 0x20 && value[i] != '\t') || value[i] == 0x7F;
+    n->lengths += !strcasecmp(name, "Content-Length");
+    n->codings += !strcasecmp(name, "Transfer-Encoding");
+    n->hosts += !strcasecmp(name, "Host");
     return MHD_YES;
 }
 
 /* What leaves no doubt where the request ends, and whom it is for. (A Content-Length that is no number is
  * refused earlier: explain().) */
 static bool framed(exchange *x) {
-    size_t n[3] = {0};
+    census n = {0};
     api_error *e = &x->refused;
     const char *coding = exchange_header(x, "Transfer-Encoding");
-    MHD_get_connection_values(x->c, MHD_HEADER_KIND, count_header, n);
-    if (n[2] > 1 || (x->modern && !n[2]))
+    MHD_get_connection_values_n(x->c, MHD_HEADER_KIND, count_header, &n);
+    if (n.malformed)
+        return api_fail(
+            e, 400, "invalid_header", NULL,
+            "A header is malformed: its name is no token, its value has control characters, or it is "
+            "folded.");
+    if (n.hosts > 1 || (x->modern && !n.hosts))
         return api_fail(e, 400, "invalid_header", NULL,
-                        "A request of HTTP/1.1 has one Host header; this has %zu.", n[2]);
-    if (n[0] > 1 || (n[0] && n[1]))
+                        "A request of HTTP/1.1 has one Host header; this has %zu.", n.hosts);
+    if (n.lengths > 1 || (n.lengths && n.codings))
         return api_fail(e, 400, "invalid_header", NULL,
                         "The length of the body is told more than once (Content-Length, Transfer-Encoding).");
-    if (n[1] > 1 || (coding && strcasecmp(coding, "chunked")))
+    if (n.codings > 1 || (coding && strcasecmp(coding, "chunked")))
         return api_fail(e, 501, "unsupported_encoding", NULL,
                         "Transfer-Encoding '%.40s' is not supported: send the body as it is, or chunked.",
                         coding);
@@ -204,7 +221,7 @@ static bool too_large(exchange *x) {
                     "The body of a request may have at most %zu bytes.", x->h->o->body);
 }
 
-/* The head is there. What is refused is so once the body is read, where that is not too much. */
+/* The head is there. What is refused is so once the body is read, where that is not too large. */
 static enum MHD_Result begin(exchange *x, const char *path) {
     const char *length = exchange_header(x, "Content-Length"), *expect = exchange_header(x, "Expect");
     int64_t n = 0;
@@ -213,14 +230,19 @@ static enum MHD_Result begin(exchange *x, const char *path) {
     admit(x, path);
     x->rest = NULL; /* of a string that goes */
     if (n > (int64_t)x->h->o->body) too_large(x);
-    bool now = n > (int64_t)(SWALLOW * x->h->o->body) || (expect && n);
-    return x->refused.status && now ? exchange_error(x, &x->refused) : MHD_YES;
+    if (x->refused.status && expect && n) return exchange_error(x, &x->refused);
+    if (n > (int64_t)x->h->o->body) send_refusal(x);
+    return MHD_YES;
 }
 
+/* Nothing is kept of a body that is too large, but it is read, for as long as a request may take to arrive: a
+ * sender who isn't read wouldn't see why. */
 static enum MHD_Result take_body(exchange *x, const char *data, size_t n) {
     x->received += n;
-    if (x->received > SWALLOW * x->h->o->body) return MHD_NO;
-    if (x->received > x->h->o->body) too_large(x);
+    if (x->received > x->h->o->body) {
+        too_large(x);
+        send_refusal(x);
+    }
     if (!x->refused.status)
         str_add(&x->body, data, n);
     else
@@ -244,6 +266,7 @@ static enum MHD_Result preflight(exchange *x) {
 static enum MHD_Result answer(exchange *x, const char *path) {
     const char *allow;
     if (x->s) return exchange_job(x);
+    if (x->status) return MHD_NO; /* refused and told so: closes */
     watch_serving(x->h->watch, connection_of(x->c)->w);
     if (x->refused.status) return exchange_error(x, &x->refused);
     if (!x->route) return preflight(x);

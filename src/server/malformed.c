@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "server/malformed.h"
-#include "server/exchange.h"
 #include "server/fatal.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -39,17 +38,15 @@ static void explain(api_error *e, const http *h, const malformed *k, const excha
                  "The request is not HTTP: its first line or a header is malformed.");
 }
 
-/* Sends at once what can be sent, the end behind it, and reads what has come: to close a socket with
- * something unread would take the answer back. */
-static void send_last(int fd, const str *b) {
+/* Reads what has come: to close a socket with something unread would take the answer back. */
+static void drain(int fd) {
     char rest[16384];
     size_t read = 0;
-    send(fd, b->s, b->len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    shutdown(fd, SHUT_WR);
     for (ssize_t n; read < MOST_DRAINED && (n = recv(fd, rest, sizeof rest, MSG_DONTWAIT)) > 0;)
         read += (size_t)n;
 }
 
+/* Sends at once what can be sent, and the end behind it. */
 static void send_error(int fd, const api_error *e) {
     char when[40];
     struct tm t;
@@ -61,9 +58,16 @@ static void send_error(int fd, const api_error *e) {
                "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
                "X-Content-Type-Options: nosniff\r\nContent-Length: %zu\r\n\r\n%s\n",
                e->status, MHD_get_reason_phrase_for((unsigned)e->status), when, body.len + 1, body.s);
-    send_last(fd, &all);
+    send(fd, all.s, all.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
     str_free(&all);
     str_free(&body);
+}
+
+void send_refusal(exchange *x) {
+    if (x->status) return;
+    x->status = x->refused.status;
+    send_error(socket_of(x->c), &x->refused);
 }
 
 static void refuse(void *ctx) {
@@ -73,8 +77,11 @@ static void refuse(void *ctx) {
     const stream_counts none = {0};
     api_error e = {0};
     explain(&e, n->h, k, n->x);
-    send_error(socket_of(k->c), &e);
-    x->status = e.status;
+    if (!x->status) {
+        send_error(socket_of(k->c), &e);
+        x->status = e.status;
+    }
+    drain(socket_of(k->c));
     if (x != n->x) exchange_end(x, &none);
 }
 

@@ -4,8 +4,10 @@
  * is linked in, statuses are libmicrohttpd's and so are the words.) */
 #ifndef SERVER_MALFORMED_H
 #define SERVER_MALFORMED_H
-#include <microhttpd.h>
+#include "server/exchange.h"
 
+/* Says at once what x is refused for, unless it has been said; nothing more can be sent then. */
+void send_refusal(exchange *x);
 /* The library's MHD_queue_response(). */
 enum MHD_Result queue_response(struct MHD_Connection *c, unsigned status, struct MHD_Response *r);
 #endif

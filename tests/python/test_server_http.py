@@ -85,21 +85,23 @@ def test_refused_below():
 
 
 def test_sizes():
+    """A body that is too large is refused as soon as that is known, and read to its end, so that its sender sees why."""
+    def refused(answer):
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return head.startswith(b"HTTP/1.1 413 ") and json.loads(body)["error"]["code"] == "request_too_large"
     with serving("--max-body", 2000) as s:
-        for n, chunked in ((2500, False), (9000, False), (10_000_000, False), (2500, True), (9000, True)):
-            body = json.dumps({"prompt": "x" * n}).encode()
-            head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            with s.connect() as c:
-                try:
-                    if chunked:
-                        c.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(
-                            b"%x\r\n%s\r\n" % (len(body[i : i + 500]), body[i : i + 500]) for i in range(0, len(body), 500)) + b"0\r\n\r\n")
-                    else:
-                        c.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-                except (BrokenPipeError, ConnectionResetError):
-                    assert n > 8 * 2000
-                answer = read_all(c)
-                assert b" 413 " in answer.split(b"\r\n")[0] if n <= 8 * 2000 else b" 200 " not in answer, (n, answer[:80])
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        for n, chunked in ((2500, False), (9000, False), (10_000_000, False), (2500, True), (9000, True), (10_000_000, True)):
+            body, step = json.dumps({"prompt": "x" * n}).encode(), max(500, n // 100)
+            if chunked:
+                data = head + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(
+                    b"%x\r\n%s\r\n" % (len(body[i : i + step]), body[i : i + step]) for i in range(0, len(body), step)) + b"0\r\n\r\n"
+            else:
+                data = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+            assert refused(s.raw(data)), (n, chunked)
+        # of which the rest never comes
+        for data in (b"Content-Length: 10000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 15 + b"\r\n" + b"x" * 3000):
+            assert refused(s.raw(head + data, 5)), data[:40]
         c = s.client()
         try:
             c.completions.create(model="demo", prompt="x" * 3000)
@@ -147,6 +149,10 @@ def test_framing():
         for head, status, code in (
                 (HEAD.replace(b"Host: localhost\r\n", length), 400, "invalid_header"), (HEAD + b"Host: localhost\r\n" + length, 400, "invalid_header"),
                 (HEAD + length + b"Content-Length: 3\r\n", 400, "invalid_header"), (HEAD + length + b"Transfer-Encoding: chunked\r\n", 400, "invalid_header"),
+                (HEAD + length.replace(b":", b" :"), 400, "invalid_header"), (HEAD + length.replace(b": ", b":\r\n "), 400, "invalid_header"),
+                (HEAD + length.replace(b": ", b":\r\n\t"), 400, "invalid_header"),
+                (HEAD + length + b"F(o: 1\r\n", 400, "invalid_header"), (HEAD + length + b"Foo: a\x01b\r\n", 400, "invalid_header"),
+                (HEAD + length + b"Foo: a\r\n b\r\nBar: c\r\n", 400, "invalid_header"), (HEAD + length + b"Transfer-Encoding : chunked\r\n", 400, "invalid_header"),
                 (HEAD + b"Transfer-Encoding: gzip\r\n", 501, "unsupported_encoding"), (HEAD + b"Transfer-Encoding: gzip, chunked\r\n", 501, "unsupported_encoding"),
                 (HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 501, "unsupported_encoding")):
             answer = s.raw(head + body)
