@@ -567,13 +567,28 @@ static void verify_composites(violations *v, const char *path) {
     }
 }
 
+/* The program as it is opened for running: what stops that is a violation. Returns whether nothing does. */
+static bool verify_program(violations *v, const char *path) {
+    err e = {0};
+    size_t before = v->count;
+    coreml_package *p = rt_package_open(path, &e);
+    if (p && !coreml_verify(p->model, add_violation, v, &e)) {
+        coreml_close(p);
+        return false;
+    }
+    rt_model *m = rt_model_of(p, &e);
+    if (!m) add_violation(v, "program", e.msg);
+    rt_model_close(m);
+    return v->count == before;
+}
+
 static bool verify_asset(str *out, const ai_asset *x, bool as_json, err *e) {
     violations v = {.out = out, .json = as_json};
     bool absent;
     if (!ai_asset_check_hash(x, &absent, e)) return false;
     if (as_json) str_adds(out, "{\"violations\":[");
     if (absent && !as_json) str_adds(out, "main.hash is absent\n");
-    verify_composites(&v, x->path);
+    if (verify_program(&v, x->path)) verify_composites(&v, x->path);
     if (as_json)
         str_adds(out, "]}\n");
     else

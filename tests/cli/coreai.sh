@@ -52,6 +52,16 @@ expect 1 'main.mlirb: byte [0-9]+: malformed section' "$millet" run "$work/damag
 sed -i 's/"0.2"/"0.9"/' "$work/damaged/metadata.json"
 expect 1 'metadata_version 0.9; 0.2 is known' "$millet" run "$work/damaged" --prompt a
 
+# An op that nobody knows, in a copy of the bundle: no rule is kept that way.
+cp -r "$case/tiny_none" "$work/unknown"
+chmod -R u+w "$work/unknown"
+sed -i 's/primitive.gather_nd_v1/primitive.gather_no_v1/' "$work/unknown/tiny_none.aimodel/main.mlirb"
+rm -f "$work/unknown/tiny_none.aimodel/main.hash"
+expect 1 'op primitive.gather_no_v1 \(byte [0-9]+\): an unknown op' "$millet" run "$work/unknown" --prompt a
+expect 1 '' "$millet" inspect "$work/unknown" --verify
+shows '^program: .*/tiny_none.aimodel: graph main, op primitive.gather_no_v1 \(byte [0-9]+\): an unknown op$'
+shows '^1 violation$'
+
 # Hostile bundle directories: one line each, whatever is asked of them.
 hostile() { # PATTERN STATEMENTS: a fresh copy, damaged; b is its directory, a its asset
     local b=$work/hostile a=$work/hostile/tiny_none.aimodel
