@@ -211,8 +211,10 @@ static line_status after_failure(const line_reader *r) {
 }
 
 static void set_prompt(line_reader *r, const char *prompt, const char *style) {
-    if (style && *prompt)
-        snprintf(r->prompt, sizeof r->prompt, "\1%s\1%s\1\033[0m\1", style, prompt);
+    size_t n = strlen(prompt);
+    if (style && n) /* libedit keeps what isn't shown for the next character: there must be one */
+        snprintf(r->prompt, sizeof r->prompt, "\1%s\1%.*s\1\033[0m\1%s", style, (int)n - 1, prompt,
+                 prompt + n - 1);
     else
         snprintf(r->prompt, sizeof r->prompt, "%s", prompt);
 }

@@ -150,9 +150,14 @@ begin() { # begin "VARIABLE=value ..." options...: chat in a fresh terminal of 9
     keys "env $variables $millet chat $demo --temperature 0 $*; echo \"rc=\$?\"; stty -a | tr ' ;' '\n\n' | grep -xE -- '-?(icanon|echo|isig)' | sort | tr '\n' ' '; echo '|'" Enter
     ready
 }
+row() { # row PATTERN: the first such line alone, with the style that it begins with
+    local n=$(screen | grep -nE -e "$1" | head -1 | cut -d: -f1)
+    screen -e -S $((n - 1)) -E $((n - 1))
+}
 ends_well() { # ends_well CODE: the program ended so, and the terminal is as it was
     await "^rc=$1" 'the end'
     await '^echo icanon isig \|' 'the terminal is not as it was'
+    [[ $(row '^rc=') =~ ^rc= ]] || fail "the terminal has a style that it had not: $(row '^rc=' | cat -v)"
 }
 
 begin '' -n 200 --think on
@@ -161,7 +166,7 @@ await 'The capital of France is Paris\.' 'a reply'
 await 'context \[[#.]{20}\] [0-9]+ of 2048' 'no gauge'
 await 'tokens/s' 'no rate'
 screen -e | grep -q $'\e\\[[0-9;]*2[0-9;]*m.*The user asks for' || screen -e | grep -q $'\e\\[[0-9;]*3m' || fail 'thinking has no style of its own'
-screen -e | grep 'The capital of France is Paris' | grep -q $'\e\\[2m' && fail 'the answer is dim'
+[[ $(row 'The capital of France is Paris') =~ ^The ]] || fail "the answer has a style: $(row 'The capital of France is Paris' | cat -v)"
 # editing: characters, not bytes; history
 ready
 keys 'Héllo 日本 wörld' BSpace BSpace BSpace BSpace BSpace BSpace BSpace x
