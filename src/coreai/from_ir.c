@@ -71,7 +71,9 @@ static int axis_of(lower *l, const ir_op *op, ir_operand name, int64_t otherwise
 static const ai_value *constant(lower *l, const ir_const *c) {
     int64_t bytes = ir_type_bytes(&c->type);
     if (c->type.kind != IR_TENSOR || bytes < 0 || !ai_code_of((ir_dtype)c->type.dtype)) return NULL;
-    if (!c->data || bytes > INLINE_BYTES) return ai_scope_resource(l->s, c);
+    unsigned bits = dtype_bits((ir_dtype)c->type.dtype);
+    if (!c->data || bytes > INLINE_BYTES || (bits > 1 && bits < 8)) /* packed: inline it is one a byte */
+        return ai_scope_resource(l->s, c);
     return ai_scope_dense(l->s, (ir_dtype)c->type.dtype, c->type.rank, c->type.dim, c->data, (size_t)bytes);
 }
 

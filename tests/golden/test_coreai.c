@@ -2,10 +2,12 @@
  * int4), and Apple's own runtime for single ops. */
 #define _GNU_SOURCE
 #include "check/check.h"
+#include "convert/convert.h"
 #include "coreai/package.h"
 #include "generate/decoder.h"
 #include "npz.h"
 #include "runtime/session.h"
+#include "work_dir.h"
 #include <math.h>
 
 static rt_model *open_case(const char *below) {
@@ -35,12 +37,11 @@ static void compare(const char *what, const npz_array *want, const rt_tensor *go
     }
 }
 
-static void run_op(const char *name, rt_mode mode) {
+/* m: the case of that name; it is closed. */
+static void run_op(const char *name, rt_model *m, rt_mode mode) {
     char path[300];
     snprintf(path, sizeof path, "coreai/ops/%s.npz", name);
     npz *z = npz_open(test_case_path(path));
-    snprintf(path, sizeof path, "ops/%s.aimodel", name);
-    rt_model *m = open_case(path);
     err e = {0};
     rt_session *s = rt_session_new(m, mode, &e);
     rt_tensor in[8], out[8];
@@ -70,7 +71,36 @@ static void test_ops(void **state) {
         "c_emitted", "f_bss_si4", "f_bss_si8", "f_dyn",   "f_fp16",  "f_lut1",      "f_lut2",  "f_lut3",
         "f_lut4",    "f_lut6",    "f_lut8",    "f_state", "f_tbf16", "f_tf8E4M3FN", "f_while", "gdn_11"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (int k = 0; k < 2; k++) run_op(names[i], modes[k]);
+        for (int k = 0; k < 2; k++) {
+            char path[300];
+            snprintf(path, sizeof path, "ops/%s.aimodel", names[i]);
+            run_op(names[i], open_case(path), modes[k]);
+        }
+}
+
+/* Compressed weights as a package, and as an asset again: what they give is still what Apple's runtime gave.
+ */
+static void test_imports(void **state) {
+    (void)state;
+    static const char *const names[] = {"f_bss_si4", "f_bss_si8", "f_lut1", "f_lut2",
+                                        "f_lut3",    "f_lut4",    "f_lut6", "f_lut8"};
+    const convert_options package = {.top_k = -1, .overwrite = true},
+                          asset = {.format = "coreai", .top_k = -1, .overwrite = true};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        err e = {0};
+        char path[300], first[100], second[100];
+        snprintf(path, sizeof path, "coreai/ops/%s.aimodel", names[i]);
+        snprintf(first, sizeof first, "%s/x.mlpackage", work_dir);
+        snprintf(second, sizeof second, "%s/x.aimodel", work_dir);
+        if (!convert_checkpoint(test_case_path(path), first, &package, NULL, &e) ||
+            !convert_checkpoint(first, second, &asset, NULL, &e))
+            fail_msg("%s: %s", names[i], e.msg);
+        for (int k = 0; k < 4; k++) {
+            rt_model *m = rt_model_open(k & 1 ? second : first, &e);
+            if (!m) fail_msg("%s: %s", names[i], e.msg);
+            run_op(names[i], m, modes[k / 2]);
+        }
+    }
 }
 
 static const char *made_path(const char *name, const char *suffix) {
@@ -487,8 +517,8 @@ int main(void) {
         cmocka_unit_test(test_made),       cmocka_unit_test(test_made_composites),
         cmocka_unit_test(test_proof),      cmocka_unit_test(test_models),
         cmocka_unit_test(test_composites), cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_layouts),    cmocka_unit_test(test_imports),
     };
     cmocka_set_test_filter(getenv("MILLET_TEST"));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_work_dir, remove_work_dir);
 }
