@@ -146,7 +146,12 @@ static bool read_choice(const fields *f, choice *c, const json **named, api_erro
                api_fail(e, 400, NULL, "tool_choice",
                         "Invalid value for 'tool_choice': it is only allowed when 'tools' are given.");
     if (v->kind == JSON_OBJECT) {
-        const char *name = json_str(json_get(v, "function"), "name", NULL);
+        const char *name = json_str(json_get(v, "function"), "name", NULL), *type = json_str(v, "type", "");
+        if (strcmp(type, "function") || !json_get(v, "function"))
+            return api_fail(
+                e, 400, "unsupported_value", "tool_choice",
+                "Unsupported form of 'tool_choice': of objects {\"type\": \"function\", \"function\": "
+                "{\"name\": NAME}} is supported.");
         *c = CHOICE_NAMED;
         *named = name ? find_tool(f->tools, name) : NULL;
         return *named || api_fail(e, 400, "invalid_value", "tool_choice",

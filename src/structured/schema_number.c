@@ -2,11 +2,30 @@
 #include "structured/schema.h"
 #include <math.h>
 
+/* Whether there are numbers within the bounds, of however many digits. */
+static bool any_within(const facts *f, bool whole) {
+    const json *low = f->low.v, *high = f->high.v;
+    if (!low || !high) return true;
+    return whole ? ceil(low->d) <= floor(high->d) && low->d < high->d : compare_numbers(low, high) < 0;
+}
+
+static bool is_empty(const dfa *d) {
+    for (uint32_t i = 0; i < d->n; i++)
+        if (d->accept[i]) return false;
+    return true;
+}
+
 /* Numbers with bounds or multiples as an automaton. */
 static bool numbers_dfa(compiler *c, const facts *f, bool whole, dfa *d) {
     dfa_maker *m = net_maker(c->n);
     const rx *x = number_range(c->a, f->low.v, f->low.exclusive, f->high.v, f->high.exclusive, whole);
     if (!dfa_make(m, d, x, "numbers with bounds")) return false;
+    if (is_empty(d) && any_within(f, whole))
+        return err_set(
+            c->e, ERR_UNSUPPORTED,
+            "schema: %s: bounds are compared in 15 digits without exponent (whole numbers: 18), and "
+            "no such number lies within them",
+            f->low.v ? f->low.v->key : f->high.v->key);
     for (size_t i = 0; i < f->multiple.n; i++) {
         dfa multiples, both;
         if (!number_multiples(m, &multiples, (uint32_t)f->multiple.v[i]->d) ||

@@ -162,7 +162,9 @@ def test_tools():
         for body, param in [({"tools": [{"type": "x"}]}, "tools[0]"), ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0]"),
                             ({"tools": TOOLS + TOOLS[:1]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
                             ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "z"}}}, "tool_choice"),
-                            ({"tools": TOOLS, "tool_choice": "perhaps"}, "tool_choice"), ({"functions": []}, "functions"),
+                            ({"tools": TOOLS, "tool_choice": "perhaps"}, "tool_choice"),
+                            ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}, "tool_choice"),
+                            ({"tools": TOOLS, "tool_choice": {"type": "function", "name": TOOLS[0]["function"]["name"]}}, "tool_choice"), ({"functions": []}, "functions"),
                             ({"tools": TOOLS * 129}, "tools")]:
             status, got = s.post("/v1/chat/completions", {"messages": STORY, **body})
             assert status == 400 and got["error"]["param"] == param, got
