@@ -142,6 +142,9 @@ bool check_manifest_run(check_manifest *r, arena *a, const char *dir, const char
     if (!(v.j = json_object_file(a, path, e))) return false;
     if (json_get(v.j, "metadata_version"))
         return verify_bundle(&v, e) && (!source || verify_bundle_source(&v, source, e));
+    if (json_get(v.j, "assetVersion"))
+        return err_set(e, ERR_USAGE, "%s: an asset, which states nothing; expected the bundle around it",
+                       dir);
     if (strcmp(json_str(v.j, "format", ""), "millet"))
         return err_set(e, ERR_FORMAT, "%s: \"format\" is not \"millet\"", path);
     int64_t version = json_int(v.j, "format_version", 0);

@@ -4,6 +4,7 @@
 #include "check/verify.h"
 #include "coreai/asset.h"
 #include "generate/artifact.h"
+#include "generate/find.h"
 #include "generate/lm.h"
 #include "generate/pattern.h"
 #include <string.h>
@@ -47,19 +48,33 @@ static void verify_states(verify *v, const char *name, const json *language, con
     }
 }
 
-static void verify_language(verify *v, const char *name) {
+/* Whether the asset is well, but made for another engine: then nothing says what its inputs and states are.
+ * What millet made has the contract. */
+static bool of_no_contract(verify *v, const artifact_paths *p) {
+    if (!strncmp(json_str(v->j, "producer", ""), "millet ", 7)) return false;
+    artifact_paths none;
+    err why = {0}, ignored = {0};
+    lm found = {.a = v->a};
+    bool fits = find_packages(&found, &none, v->dir, NULL, &why);
+    for (size_t i = 0; i < found.n_model; i++) rt_model_close(found.model[i]);
+    rt_model *m = fits ? NULL : rt_model_open(p->package[0], &ignored);
+    if (m) v->r->no_contract = arena_str(v->a, why.msg);
+    rt_model_close(m);
+    return m != NULL;
+}
+
+static void verify_language(verify *v, const artifact_paths *p, const char *name) {
     const json *language = verify_member(v, v->j, "language", JSON_OBJECT);
+    bool embedded = json_bool(language, "embedded_tokenizer", true);
     err e = {0};
     lm *m = lm_open(v->dir, NULL, &e);
-    if (!m) {
-        verify_fail(v, name, "bundle", "one that can generate", e.msg);
-        return;
-    }
+    if (!m && !of_no_contract(v, p)) verify_fail(v, name, "bundle", "one that can generate", e.msg);
+    if (embedded && (m ? !m->text : !p->tokenizer))
+        verify_fail(v, "tokenizer", "embedded_tokenizer", "a tokenizer", "nothing");
+    if (!m) return;
     verify_int(v, name, language, "vocab_size", m->form.vocab);
     verify_int(v, name, language, "max_context_length", m->form.context);
     verify_states(v, name, language, m);
-    bool embedded = json_bool(language, "embedded_tokenizer", true);
-    if (embedded && !m->text) verify_fail(v, "tokenizer", "embedded_tokenizer", "a tokenizer", "nothing");
     lm_close(m);
 }
 
@@ -92,7 +107,7 @@ bool verify_bundle(verify *v, err *e) {
     verify_text(v, v->r->document, v->j, "kind", "llm");
     verify_member(v, v->j, "name", JSON_STRING);
     verify_hash(v, name);
-    verify_language(v, name);
+    verify_language(v, &p, name);
     verify_ends(v);
     verify_bundle_tokenizer(v);
     return true;

@@ -35,6 +35,9 @@ static void print_json(const check_manifest *r) {
         add_text(&s, "found", c->found);
         str_addc(&s, '}');
     }
+    str_adds(&s, "],\"not_compared\":[");
+    if (r->tokenizer_unstated) str_adds(&s, "\"tokenizer\"");
+    if (r->no_contract) str_adds(&s, r->tokenizer_unstated ? ",\"language\"" : "\"language\"");
     str_adds(&s, "]}\n");
     cli_out(s.s, s.len);
     str_free(&s);
@@ -46,6 +49,9 @@ static void print_text(const check_manifest *r, double seconds) {
         cli_printf("%s: %s: expected %s, found %s\n", c->file, c->what, c->expected, c->found);
     }
     if (r->tokenizer_unstated) cli_printf("%s: states nothing about the tokenizer's files\n", r->document);
+    if (r->no_contract)
+        cli_printf("%s: vocabulary, context and states are not compared: no contract known here fits: %s\n",
+                   r->document, r->no_contract);
     cli_printf("%s: %zu package%s, %zu file%s of %.1f MB, %zu statement%s%s, %.1f s: ", r->document,
                r->packages, str_plural(r->packages), r->files, str_plural(r->files), (double)r->bytes / 1e6,
                r->statements, str_plural(r->statements), r->signature ? ", signature" : "", seconds);

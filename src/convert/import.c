@@ -70,6 +70,30 @@ static bool write_package(const coreml_package *p, const char *dir, const conver
            coreml_write(dir, &m, &(coreml_write_options){.progress = on_written, .ctx = (void *)o}, e);
 }
 
+/* int8 with one scale for all of a channel's weights: what a checkpoint's bundle can't have. */
+static bool has_channel_scales(const ir_op *op) {
+    if (op->code != OP_constexpr_blockwise_shift_scale) return false;
+    const ir_type *data = &ir_args(op, A_data)->v[0]->type, *scale = &ir_args(op, A_scale)->v[0]->type;
+    int last = data->rank - 1;
+    return dtype_bits((ir_dtype)data->dtype) == 8 && last >= 1 && data->dim[last] > 1 &&
+           scale->dim[last] == 1;
+}
+
+static void warn_of_channel_scales(const ir_program *p, str *summary) {
+    const char *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_func; i++)
+        for (size_t k = 0; k < p->func[i]->body.n_op; k++) {
+            const ir_op *op = p->func[i]->body.op[k];
+            if (has_channel_scales(op) && !n++) first = op->out[0]->name;
+        }
+    if (n)
+        str_printf(
+            summary,
+            "warning: %zu weight%s in int8 per channel (%s%s), which gives garbage on the GPU delegate\n", n,
+            n == 1 ? " is" : "s are", first, n > 1 ? ", ..." : "");
+}
+
 bool convert_program(const char *from, const char *out, const convert_options *o, str *summary, err *e) {
     bool asset = ai_asset_is(from), to_asset = o->format && !strcmp(o->format, "coreai");
     if (!refuse_options(o, e)) return false;
@@ -95,6 +119,7 @@ bool convert_program(const char *from, const char *out, const convert_options *o
     if (!ok) err_where(e, "%s", from);
     if (ok && summary)
         str_printf(summary, "%s: %s, from %s\n", out, to_asset ? "Core AI asset" : "Core ML package", from);
+    if (ok && summary && to_asset) warn_of_channel_scales(p->model->program, summary);
     arena_free(a);
     coreml_close(p);
     return ok;

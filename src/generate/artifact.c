@@ -311,7 +311,11 @@ static bool no_package(arena *a, const char *dir, const char *path, err *e) {
                        "%s: a %s, which can't be read: the .mlpackage that it %s is needed", path,
                        model ? "model file (.mlmodel)" : "compiled model (.mlmodelc)",
                        model ? "is saved as" : "was made of");
+    if (file_is_dir(dir) && ends_with(dir, ".aimodel"))
+        return err_set(e, ERR_IO, "%s: an .aimodel without main.mlirb, its program", path);
     if (is_other(a, dir, path, e)) return false;
+    if (beside(a, dir, "metadata.json", NULL))
+        return err_set(e, ERR_IO, "%s: its metadata.json names no package, and there is none in it", path);
     return err_set(e, ERR_IO,
                    "%s: neither a package (Manifest.json) nor an artifact directory (metadata.json)%s", path,
                    is_empty(dir) ? ": it is empty" : "");

@@ -92,7 +92,9 @@ static bool check_use(verifier *v, const ir_op *op, const ir_slot *slot, const i
 bool ver_operands(verifier *v, const ir_op *op) {
     const ir_op_info *info = ir_info(op->code);
     bool usable = true;
-    if (info->spec > v->f->spec)
+    if (info->spec > v->f->spec && info->spec == IR_SPEC_COREAI)
+        ver_bad(v, "opset", "Core ML has no such op");
+    else if (info->spec > v->f->spec)
         ver_bad(v, "opset", "the op exists from %s on, the function has %s", ir_opset_name(info->spec),
                 ir_opset_name(v->f->spec));
     for (int i = 0; i < info->n_slot; i++)

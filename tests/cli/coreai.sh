@@ -32,6 +32,23 @@ shows 'embedding_table  int8\[256,1,64\]{align 1,1,1,1; interleave 8,1,1; memory
 expect 0 '' "$millet" inspect "$case/tiny_ios_b2" --plan
 shows '^plan of prompt_opt: '
 expect 1 'contract coreai: .*function load_embeddings lacks input input_ids' "$millet" run "$case/tiny_ios_b2" --prompt a
+# which contradicts nothing that its metadata state
+expect 0 '' "$millet" verify-manifest "$case/tiny_ios_b2"
+shows '^metadata.json: vocabulary, context and states are not compared: no contract known here fits: .*function load_embeddings lacks input input_ids'
+shows '^metadata.json: 1 package, .* all as stated$'
+expect 0 '' "$millet" verify-manifest "$case/tiny_ios_b2" --json
+shows '"passed":true,.*"failures":\[\],"not_compared":\["tokenizer","language"\]}'
+expect 0 '' "$millet" verify-manifest "$case/tiny_none" --json
+shows '"not_compared":\["tokenizer"\]}'
+# but what stops it from being opened does, and what it says it has and hasn't
+cp -r "$case/tiny_ios_b2" "$work/ios"
+chmod -R u+w "$work/ios"
+rm -r "$work/ios/tokenizer"
+expect 1 '' "$millet" verify-manifest "$work/ios"
+shows '^tokenizer: embedded_tokenizer: expected a tokenizer, found nothing$'
+sed -i 's/primitive.slice_v/primitive.slick_v/' "$work/ios/tiny_ios.aimodel/main.mlirb"
+expect 1 '' "$millet" verify-manifest "$work/ios"
+shows '^tiny_ios.aimodel: bundle: expected one that can generate, found '
 
 printf 'a text of some bytes' >"$work/text"
 expect 0 '' "$millet" score "$case/tiny_4bit" --text-file "$work/text"
@@ -70,6 +87,11 @@ hostile() { # PATTERN STATEMENTS: a fresh copy, damaged; b is its directory, a i
     expect 1 "$1" "$millet" inspect "$b"
 }
 hostile 'metadata.json: names the package tiny_none.aimodel, which is not there' 'rm "$a/main.mlirb"'
+expect 1 'hostile/tiny_none.aimodel: an .aimodel without main.mlirb, its program$' "$millet" inspect "$work/hostile/tiny_none.aimodel"
+expect 1 'hostile/tiny_none.aimodel: an .aimodel without main.mlirb, its program$' "$millet" run "$work/hostile/tiny_none.aimodel" --prompt a
+expect 1 'tiny_none.aimodel: an asset, which states nothing; expected the bundle around it$' "$millet" verify-manifest "$work/hostile/tiny_none.aimodel"
+mkdir "$work/nothing" && echo '{}' >"$work/nothing/metadata.json"
+expect 1 'nothing: its metadata.json names no package, and there is none in it$' "$millet" inspect "$work/nothing"
 hostile 'main.mlirb: Too many levels of symbolic links' 'ln -sf main.mlirb "$a/main.mlirb"'
 hostile 'main.mlirb: not a regular file' 'rm "$a/main.mlirb"; mkdir "$a/main.mlirb"'
 hostile 'main.mlirb: not a regular file' 'rm "$a/main.mlirb"; mkfifo "$a/main.mlirb"'
@@ -153,5 +175,18 @@ shows '^single steps +none were compared$'
 expect 0 '' "$millet" inspect "$work/bundle" --verify
 expect 0 '' "$millet" convert "$work/bundle/tiny-qwen3.5.aimodel" -o "$work/back.mlpackage" -q
 expect 0 '' "$millet" inspect "$work/back.mlpackage" --verify
+# what a package can't be, by name
+cannot() { # ASSET PATTERN
+    expect 1 "^millet: .*$1: $2" "$millet" convert "$case/$1" -o "$work/stopped.mlpackage" -q
+    [ ! -e "$work/stopped.mlpackage" ] || fail "$1: something was written"
+}
+for name in tiny_none tiny_4bit tiny_qwen35_decode_s1_fp16; do
+    cannot "$name/$name.aimodel" 'opset: function main, op broadcast_to broadcast_to_[0-9]+: Core ML has no such op$'
+done
+cannot ops/f_tbf16.aimodel 'opset: function main, op round_as round_as_0: Core ML has no such op$'
+cannot ops/f_state.aimodel 'state: acc: state<fp32\[4\]> is not allowed'
+# loops pass one way
+expect 0 '' "$millet" convert "$case/ops/f_while.aimodel" -o "$work/while.mlpackage" -q
+expect 1 'op while_loop .*: it has no counterpart in Core AI$' "$millet" convert "$work/while.mlpackage" -o "$work/while.aimodel" --format coreai -q
 expect 1 'back.mlpackage: no contract fits .*The nearest contract, single, lacks input causal_mask and more$' "$millet" run "$work/back.mlpackage" --prompt a
 finish

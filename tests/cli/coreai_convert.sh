@@ -31,6 +31,14 @@ rules "$(rule '*mlp*' int8lin)"
 expect 2 'recipe.json: rule 1: scheme int8lin: expected fp16, ' "$millet" convert "$model" -o none -q --recipe recipe.json
 [ ! -e none ] || fail 'something was written'
 
+# A package that has it (62 linear layers and the head) keeps its weights, and a warning is given.
+expect 0 '' "$millet" convert "$model" -o package --quantize w8 -q
+expect 0 '^millet: warning: 63 weights are in int8 per channel \(layer_0_.*, \.\.\.\), which gives garbage on the GPU delegate$' \
+    "$millet" convert package/model.mlpackage -o w8.aimodel --format coreai -q
+rm -r package
+expect 0 '' "$millet" convert "$model" -o package --quantize w8b32 -q
+expect 0 '' "$millet" convert package/model.mlpackage -o w8b32.aimodel --format coreai -q
+
 # A recipe for each layer but the head is the scheme, to the byte.
 for scheme in int8lin int4lin lut6; do
     rules "$(rule lm_head_weight none), $(rule '*' $scheme)"

@@ -209,8 +209,8 @@ def _stop(run: _Run, thread: threading.Thread) -> None:
 
 
 class Model:
-    """A language model: a directory that ``millet convert`` made, a .mlpackage with its table and tokenizer beside it, or
-    a set of another converter's packages.
+    """A language model: a directory that ``millet convert`` made, a .mlpackage with its table and tokenizer beside it, a
+    Core AI bundle, or a set of another converter's packages.
 
     path: where it is. tokenizer: directory of the tokenizer, where it isn't beside the packages. contract: a file that
     describes how the set is driven (docs/contracts.md). linear: as for ``MLModel``; None: the library's default."""
