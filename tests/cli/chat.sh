@@ -236,10 +236,15 @@ keys 'typed ahead'
 await '^> typed ahead *$' 'type-ahead at the prompt'
 screen | grep -v '^>' | grep -q 'typed' && fail "type-ahead within the reply: $(screen | grep .)"
 keys C-u
-# Ctrl-Z during a reply, and at the prompt: the shell has its terminal.
+# Ctrl-Z during a reply (one of 1,784 tokens, so that it isn't over), and at the prompt: the shell has its terminal.
+for setting in 'max-new-tokens 2000' 'temperature 2' 'top-k 0' 'top-p 1' 'seed 5'; do
+    ready
+    keys "/set $setting" Enter
+    await "^${setting% *} ${setting#* }" "/set $setting"
+done
 for when in reply prompt; do
     ready
-    [ $when = reply ] && keys '/set max-new-tokens 2000' Enter && keys 'Tell me a long story.' Enter && sleep 0.5
+    [ $when = reply ] && keys 'Tell me a long story.' Enter && sleep 0.5
     keys C-z
     await 'Stopped' "Ctrl-Z, $when"
     keys "stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | sort | tr '\\n' ' '; echo '|$when'" Enter
