@@ -168,7 +168,8 @@ typedef struct {
 } millet_open_options;
 
 /* Opens and verifies a .mlpackage or .aimodel, or the one in a directory that `millet convert` made or in a
- * Core AI bundle (of several, give the path of one). Weights stay in the mapped files. options may be NULL. */
+ * Core AI bundle (of several, give the path of one). Weights stay in the mapped files. options may be NULL.
+ */
 MILLET_API millet_package *millet_package_open(const char *path, const millet_open_options *options,
                                                millet_error *error);
 MILLET_API void millet_package_close(millet_package *p); /* after its sessions */
@@ -344,8 +345,8 @@ typedef struct {
 } millet_lm_options;
 
 /* An artifact that can generate: a directory made by `millet convert`, of one package or of several that run
- * as one, a Core AI bundle, or a .mlpackage with its table and Tokenizer beside it. Without a tokenizer only ids work. options
- * may be NULL. */
+ * as one, a Core AI bundle, or a .mlpackage with its table and Tokenizer beside it. Without a tokenizer only
+ * ids work. options may be NULL. */
 MILLET_API millet_lm *millet_lm_open(const char *path, const millet_lm_options *options, millet_error *error);
 MILLET_API void millet_lm_close(millet_lm *lm);
 /* NULL without a tokenizer; lives as long as lm. */
