@@ -6,7 +6,9 @@
 static bool any_within(const facts *f, bool whole) {
     const json *low = f->low.v, *high = f->high.v;
     if (!low || !high) return true;
-    return whole ? ceil(low->d) <= floor(high->d) && low->d < high->d : compare_numbers(low, high) < 0;
+    if (!whole) return compare_numbers(low, high) < 0;
+    double first = f->low.exclusive ? floor(low->d) + 1 : ceil(low->d);
+    return first <= (f->high.exclusive ? ceil(high->d) - 1 : floor(high->d));
 }
 
 static bool is_empty(const dfa *d) {

@@ -123,6 +123,8 @@ def refusals():
         ({"type": "integer", "maximum": -(10**20)}, "maximum: bounds are compared in 15 digits"),
         ({"type": "integer", "minimum": 1.2, "maximum": 1.8}, "no document fits"),
         ({"type": "number", "minimum": 2, "exclusiveMaximum": 2}, "no document fits"),
+        ({"type": "integer", "exclusiveMinimum": 5, "exclusiveMaximum": 6}, "no document fits"),
+        ({"type": "integer", "exclusiveMinimum": 10**20, "exclusiveMaximum": 10**20 + 10**6}, "Minimum: bounds are compared in 15 digits"),
         ({"exclusiveMinimum": True}, "/exclusiveMinimum"),
         ({"enum": 1}, "/enum"),
         ({"required": "a"}, "/required"),
