@@ -20,8 +20,8 @@ typedef struct {
     uint64_t bytes;                     /* of the files */
     bool signature;                     /* it was made anew */
     bool tokenizer_unstated;            /* a bundle that says nothing about its tokenizer's files */
-    const char
-        *no_contract; /* a bundle that runs, but as no language model known here: what it lacks; NULL */
+    /* A bundle that runs, but as no language model known here: what it lacks; NULL. */
+    const char *no_contract;
 } check_manifest;
 
 /* Verifies the artifact directory dir; everything in r lives in a. source (may be NULL): the checkpoint,

@@ -93,8 +93,10 @@ bool job_write_bundle_metadata(job *j, err *e) {
     str_adds(&s, "},\"compression\":{");
     record_string(&s, "scheme", job_scheme_name(j));
     str_addc(&s, ',');
-    if (j->o->recipe) record_string(&s, "recipe_sha256", digest);
-    if (j->o->recipe) str_addc(&s, ',');
+    if (j->o->recipe) {
+        record_string(&s, "recipe_sha256", digest);
+        str_addc(&s, ',');
+    }
     record_string(&s, "precision", job_precision_name(j));
     str_adds(&s, "},\"stop_ids\":");
     record_stop_ids(&s, j);

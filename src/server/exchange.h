@@ -7,9 +7,6 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
-/* Heads larger than so many times the limit are refused before all of them is there. */
-#define HEAD_TIMES 4
-
 struct exchange;
 typedef struct {
     const char *method, *path; /* "/v1/models/" ends in a slash: what follows is the rest */

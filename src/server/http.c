@@ -16,7 +16,7 @@
 #define SEND_BUFFER (64 << 10)
 /* Memory of a connection for its request's head and the answer's, so that heads up to some times the limit
  * are refused where their size can be told. */
-#define HEAD_MEMORY(limit) (HEAD_TIMES * (limit) + (16 << 10))
+#define HEAD_MEMORY(limit) (4 * (limit) + (16 << 10))
 /* What names of headers are made of. */
 #define TOKEN "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 /* Connections beyond the limit, for which the watch makes room. */
@@ -216,11 +216,6 @@ static bool small_head(exchange *x) {
                     "The head of a request may have at most %zu bytes; this one has %zu.", most, n);
 }
 
-static bool too_large(exchange *x) {
-    return api_fail(&x->refused, 413, "request_too_large", NULL,
-                    "The body of a request may have at most %zu bytes.", x->h->o->body);
-}
-
 /* The head is there. What is refused is so once the body is read, where that is not too large. */
 static enum MHD_Result begin(exchange *x, const char *path) {
     const char *length = exchange_header(x, "Content-Length"), *expect = exchange_header(x, "Expect");
@@ -229,7 +224,7 @@ static enum MHD_Result begin(exchange *x, const char *path) {
     if (!small_head(x) || !framed(x)) return exchange_error(x, &x->refused); /* closes: the body isn't read */
     admit(x, path);
     x->rest = NULL; /* of a string that goes */
-    if (n > (int64_t)x->h->o->body) too_large(x);
+    if (n > (int64_t)x->h->o->body) body_too_large(&x->refused, x->h);
     if (x->refused.status && expect && n) return exchange_error(x, &x->refused);
     if (n > (int64_t)x->h->o->body) send_refusal(x);
     return MHD_YES;
@@ -240,7 +235,7 @@ static enum MHD_Result begin(exchange *x, const char *path) {
 static enum MHD_Result take_body(exchange *x, const char *data, size_t n) {
     x->received += n;
     if (x->received > x->h->o->body) {
-        too_large(x);
+        body_too_large(&x->refused, x->h);
         send_refusal(x);
     }
     if (!x->refused.status)

@@ -14,6 +14,11 @@ typedef struct {
     unsigned status;
 } malformed;
 
+bool body_too_large(api_error *e, const http *h) {
+    return api_fail(e, 413, "request_too_large", NULL, "The body of a request may have at most %zu bytes.",
+                    h->o->body);
+}
+
 /* x NULL: there is no request yet. libmicrohttpd's 500 is for the size of a chunk that is longer than a
  * connection's memory. */
 static void explain(api_error *e, const http *h, const malformed *k, const exchange *x) {
@@ -24,8 +29,7 @@ static void explain(api_error *e, const http *h, const malformed *k, const excha
                  "A chunk of the body is malformed: its size is no hexadecimal number, or no line ends "
                  "behind it.");
     else if (k->status == 413)
-        api_fail(e, 413, "request_too_large", NULL, "The body of a request may have at most %zu bytes.",
-                 h->o->body);
+        body_too_large(e, h);
     else if (k->status == 414 || k->status == 431)
         api_fail(e, (int)k->status, "request_header_too_large", NULL,
                  "The head of a request may have at most %zu bytes; this one has many more.", h->o->header);

@@ -6,6 +6,8 @@
 #define SERVER_MALFORMED_H
 #include "server/exchange.h"
 
+/* The error of a body beyond the limit; false, as api_fail(). */
+bool body_too_large(api_error *e, const http *h);
 /* Says at once what x is refused for, unless it has been said; nothing more can be sent then. */
 void send_refusal(exchange *x);
 /* The library's MHD_queue_response(). */

@@ -7,6 +7,6 @@
 
 extern const unsigned char *const page_html; /* page_html_size bytes */
 extern const size_t page_html_size;
-extern const char
-    page_policy[]; /* value of Content-Security-Policy: the hashes of the page's own style and script */
-extern const char page_etag[]; /* value of ETag, in its quotes */
+/* Values of Content-Security-Policy (the hashes of the page's own style and script) and ETag, in its quotes.
+ */
+extern const char page_policy[], page_etag[];

@@ -114,8 +114,7 @@ static void work(void *ctx) {
 }
 
 static void *thread(void *ctx) {
-    size_t wanted;
-    if (!mem_guard(NULL, work, ctx, &wanted)) server_fatal(wanted);
+    server_guarded(work, ctx);
     return NULL;
 }
 

@@ -82,7 +82,7 @@ static void resume(void *ctx) {
 static enum MHD_Result generate(exchange *x, read_request *read) {
     api_error e = {0};
     x->s = stream_new(resume, x->c);
-    stream_attach(x->s, MHD_get_connection_info(x->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+    stream_attach(x->s, socket_of(x->c));
     if (readers_take(x->h->readers, read, &x->body, x->s, x->start)) {
         watch_answering(x->h->watch, connection_of(x->c)->w, x->s);
         return exchange_job(x);
